@@ -1,0 +1,27 @@
+# tenon_folder(NAME base DEPENDS a b TORCH): one static library for one folder of src/.
+# The edges given here are the same as in tools/layers.txt; tools/check compares them.
+function(tenon_folder)
+  cmake_parse_arguments(F "TORCH" "NAME" "DEPENDS;LIBS" ${ARGN})
+  string(REPLACE "/" "_" target "tenon_${F_NAME}")
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${F_NAME}/*.cpp)
+  add_library(${target} STATIC ${sources})
+  target_include_directories(${target} PUBLIC
+    $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}>
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+    $<INSTALL_INTERFACE:include>)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers)
+  foreach(dependency ${F_DEPENDS})
+    string(REPLACE "/" "_" dependency_target "tenon_${dependency}")
+    target_link_libraries(${target} PUBLIC ${dependency_target})
+  endforeach()
+  foreach(library ${F_LIBS})
+    target_link_libraries(${target} PUBLIC ${library})
+  endforeach()
+  if(F_TORCH)
+    target_link_libraries(${target} PUBLIC torch)
+    target_include_directories(${target} SYSTEM PUBLIC ${TORCH_INCLUDE_DIRS})
+    target_precompile_headers(${target} PRIVATE
+      <ATen/core/Tensor.h> <ATen/core/dispatch/Dispatcher.h> <ATen/core/ivalue.h> <string> <vector>)
+  endif()
+  set_property(GLOBAL APPEND PROPERTY TENON_FOLDERS ${target})
+endfunction()

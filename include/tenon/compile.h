@@ -1,0 +1,142 @@
+// tenon::compile: a libtorch program in, the same program with a recorded graph behind it out.
+//
+//   auto fast = tenon::compile(model);      // a module holder, a pointer to a module, or any callable
+//   auto y    = fast(x);                    // same arguments, same results
+//
+// Arguments and results may be tensors, numbers, bools, strings, std::optional, std::vector,
+// std::array, std::pair, std::tuple of these, and structs with a member
+// `template <class F> auto visit(F&& f) { return f(member1, member2); }`.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <any>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tenon/detail/leaves.h>
+#include <tenon/detail/watch.h>
+
+namespace tenon {
+
+// When a recorded graph may answer for the program.
+enum class Trust {
+  confirmed,  // after two recordings that agree in every op, number and tensor
+  pure,       // after one: the caller declares that the function depends only on its arguments and
+              // on the state that it is given to watch
+};
+
+struct Options {
+  std::string backend = "aot_eager";  // none, eager, aot_eager, or one from register_backend
+  bool fullgraph = false;             // a graph break is an error
+  Trust trust = Trust::confirmed;
+  std::string name = "function";      // in explain and in messages
+  std::vector<Watched> watch;         // modules, tensors and numbers that a callable depends on
+};
+
+namespace detail {
+
+class Region;  // src/driver/region.h
+
+struct Answer {
+  std::shared_ptr<const std::any> prototype;  // the result with its tensors taken out; null: not answered
+  std::vector<at::Tensor> tensors;
+};
+
+// What a recorded run left: pointers to the tensors in its result, and the prototype.
+struct Outcome {
+  std::vector<at::Tensor*> tensors;
+  std::shared_ptr<const std::any> prototype;
+};
+
+std::shared_ptr<Region> make_region(Options options);
+Answer answer(Region& region, const Leaves& in);
+void record(Region& region, const Leaves& in, const std::function<Outcome()>& body);
+
+}  // namespace detail
+
+template <class F>
+class Compiled {
+ public:
+  Compiled(F function, Options options)
+      : function_(std::move(function)), region_(detail::make_region(std::move(options))) {}
+
+  template <class... Args>
+  auto operator()(Args&&... args) {
+    using R = std::decay_t<std::invoke_result_t<F&, Args...>>;
+    detail::Leaves in;
+    (detail::collect(in, args), ...);
+    detail::Answer known = detail::answer(*region_, in);
+    if constexpr (std::is_void_v<R>) {
+      if (!known.prototype)
+        detail::record(*region_, in, [&]() -> detail::Outcome {
+          std::invoke(function_, std::forward<Args>(args)...);
+          return {{}, std::make_shared<const std::any>(0)};
+        });
+    } else {
+      if (known.prototype) {
+        R result = std::any_cast<const R&>(*known.prototype);
+        detail::put_tensors(result, known.tensors);
+        return result;
+      }
+      std::optional<R> result;
+      detail::record(*region_, in, [&]() -> detail::Outcome {
+        result.emplace(std::invoke(function_, std::forward<Args>(args)...));
+        return {detail::tensors_of(*result), detail::prototype_of(*result)};
+      });
+      return std::move(*result);
+    }
+  }
+
+  const std::shared_ptr<detail::Region>& region() const { return region_; }
+
+ private:
+  F function_;
+  std::shared_ptr<detail::Region> region_;
+};
+
+namespace detail {
+
+// Calls a module's forward; P is a shared_ptr or a raw pointer to the module.
+template <class P>
+struct Forward {
+  P module;
+  template <class... Args>
+  decltype(auto) operator()(Args&&... args) {
+    return module->forward(std::forward<Args>(args)...);
+  }
+};
+
+template <class P>
+auto compile_module(P module, Options options) {
+  options.watch.insert(options.watch.begin(), Watched(module));
+  return Compiled<Forward<P>>({std::move(module)}, std::move(options));
+}
+
+}  // namespace detail
+
+template <class T>
+auto compile(T target, Options options = {}) {
+  if constexpr (detail::IsModulePointer<T>) {
+    return detail::compile_module(std::move(target), std::move(options));
+  } else if constexpr (detail::IsModuleHolder<T>) {
+    return detail::compile_module(target.ptr(), std::move(options));
+  } else {
+    return Compiled<T>(std::move(target), std::move(options));
+  }
+}
+
+// A backend of one's own: takes a graph as text and a function that runs it op by op; gives back a
+// function from the graph's inputs to its outputs. Inputs that the graph's `write` lines name are
+// to be overwritten, as the op-by-op function does.
+using Runner = std::function<std::vector<at::Tensor>(std::vector<at::Tensor>)>;
+using Backend = std::function<Runner(const std::string& graph, Runner op_by_op)>;
+void register_backend(const std::string& name, Backend backend);
+std::vector<std::string> backends();
+
+}  // namespace tenon

@@ -1,0 +1,60 @@
+// What a compiled function did and why.
+#pragma once
+
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <tenon/compile.h>
+
+namespace tenon {
+
+struct Explanation {
+  struct Graph {
+    std::string text;       // in the graph language
+    std::string served_as;  // what it answers for: "forward", "joint", "part 2 of a split program"
+    size_t ops = 0;
+    size_t calls = 0;       // calls that it answered
+  };
+  struct Break {
+    std::string op, what, where, instead;
+    size_t count = 0;
+  };
+  struct Recompile {
+    std::string guard;  // the one that failed
+    std::string detail;
+  };
+
+  std::string name, backend;
+  size_t calls = 0;     // of the compiled function
+  size_t answered = 0;  // by a graph
+  size_t recorded = 0;  // by the program itself while it was recorded
+  size_t plain = 0;     // by the program itself, nothing recorded
+  size_t program_ops = 0;  // of the last recording, as the program made them
+  std::vector<Graph> graphs;
+  std::vector<Break> breaks;
+  std::vector<std::string> guards;       // of the newest graph
+  std::vector<Recompile> recompiles;
+  std::vector<std::string> obstacles;    // why calls are left to the program itself
+  std::vector<std::pair<std::string, double>> phases;  // seconds in record, functionalize, ...
+
+  std::string text() const;
+  std::string json() const;
+  std::string dot(size_t graph = 0) const;
+  // Writes the picture of one graph; needs Graphviz' `dot` on the PATH, else returns false.
+  bool svg(const std::string& path, size_t graph = 0) const;
+};
+
+std::ostream& operator<<(std::ostream& out, const Explanation& explanation);
+
+namespace detail {
+Explanation explain(Region& region);
+}
+
+template <class F>
+Explanation explain(const Compiled<F>& compiled) {
+  return detail::explain(*compiled.region());
+}
+
+}  // namespace tenon

@@ -1,0 +1,27 @@
+#include "base/error.h"
+
+namespace tenon {
+
+const char* error_name(ErrorCode code) {
+  switch (code) {
+#define TENON_ERROR(name, meaning) \
+  case ErrorCode::name:            \
+    return #name;
+#include "base/errors.def"
+#undef TENON_ERROR
+  }
+  return "unknown";
+}
+
+const char* error_meaning(ErrorCode code) {
+  switch (code) {
+#define TENON_ERROR(name, meaning) \
+  case ErrorCode::name:            \
+    return meaning;
+#include "base/errors.def"
+#undef TENON_ERROR
+  }
+  return "";
+}
+
+}  // namespace tenon

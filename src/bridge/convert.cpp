@@ -1,0 +1,188 @@
+#include "bridge/convert.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/copy.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <c10/core/ScalarType.h>
+
+#include "base/error.h"
+
+namespace tenon::bridge {
+namespace {
+
+template <class T>
+at::Tensor filled(at::ScalarType type, T number) {
+  at::Tensor tensor = at::detail::empty_cpu({}, type);
+  switch (type) {
+#define TENON_CASE(cpp, name)                                                  \
+  case at::ScalarType::name:                                                   \
+    *tensor.mutable_data_ptr<cpp>() = c10::convert<cpp>(number);               \
+    break;
+    AT_FORALL_SCALAR_TYPES_WITH_COMPLEX(TENON_CASE)
+#undef TENON_CASE
+    default:
+      break;
+  }
+  return tensor;
+}
+
+}  // namespace
+
+bool has_dtype(at::ScalarType type) {
+  switch (type) {
+#define TENON_DTYPE(name, text, torch_name, size) case at::ScalarType::torch_name:
+#include "ir/graph/dtypes.def"
+#undef TENON_DTYPE
+    return true;
+    default:
+      return false;
+  }
+}
+
+ir::DType to_dtype(at::ScalarType type) {
+  switch (type) {
+#define TENON_DTYPE(name, text, torch_name, size) \
+  case at::ScalarType::torch_name:                \
+    return ir::DType::name;
+#include "ir/graph/dtypes.def"
+#undef TENON_DTYPE
+    default:
+      throw InternalError(std::string("no element type for ") + at::toString(type));
+  }
+}
+
+at::ScalarType from_dtype(ir::DType dtype) {
+  switch (dtype) {
+#define TENON_DTYPE(name, text, torch_name, size) \
+  case ir::DType::name:                           \
+    return at::ScalarType::torch_name;
+#include "ir/graph/dtypes.def"
+#undef TENON_DTYPE
+  }
+  throw InternalError("unknown element type");
+}
+
+ir::NumberTensor number_of(const at::Tensor& tensor, bool plain) {
+  ir::NumberTensor number;
+  auto type = tensor.scalar_type();
+  number.dtype = to_dtype(type);
+  number.plain = plain;
+  switch (type) {
+#define TENON_CASE(cpp, name)                                                  \
+  case at::ScalarType::name: {                                                 \
+    cpp raw = *tensor.const_data_ptr<cpp>();                                   \
+    if (type == at::kBool) number.number = static_cast<bool>(c10::convert<bool>(raw)); \
+    else if (at::isComplexType(type)) {                                        \
+      auto c = c10::convert<c10::complex<double>>(raw);                        \
+      number.number = std::complex<double>(c.real(), c.imag());                \
+    } else if (at::isFloatingType(type)) number.number = c10::convert<double>(raw); \
+    else number.number = c10::convert<int64_t>(raw);                           \
+    break;                                                                     \
+  }
+    AT_FORALL_SCALAR_TYPES_WITH_COMPLEX(TENON_CASE)
+#undef TENON_CASE
+    default:
+      break;
+  }
+  return number;
+}
+
+at::Tensor make_number(const ir::NumberTensor& number) {
+  auto type = from_dtype(number.dtype);
+  at::Tensor tensor = std::visit(
+      [&](auto n) {
+        if constexpr (std::is_same_v<decltype(n), std::complex<double>>)
+          return filled(type, c10::complex<double>(n.real(), n.imag()));
+        else return filled(type, n);
+      },
+      number.number);
+  if (!number.plain) tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return tensor;
+}
+
+std::optional<ir::Attribute> to_attribute(const c10::IValue& value, std::vector<c10::IValue>& resources) {
+  if (value.isNone()) return ir::None{};
+  if (value.isBool()) return value.toBool();
+  if (value.isInt()) return value.toInt();
+  if (value.isDouble()) return value.toDouble();
+  if (value.isComplexDouble()) {
+    auto c = value.toComplexDouble();
+    return std::complex<double>(c.real(), c.imag());
+  }
+  if (value.isString()) return value.toStringRef();
+  if (value.isDevice()) return ir::Device{value.toDevice().str()};
+  if (value.isIntList()) return value.toIntVector();
+  if (value.isDoubleList()) return value.toDoubleVector();
+  if (value.isBoolList()) {
+    auto list = value.toBoolList();
+    return std::vector<bool>(list.begin(), list.end());
+  }
+  if (value.isList() && value.toListRef().empty()) return std::vector<int64_t>();
+  if (value.isGenerator()) {
+    for (size_t i = 0; i < resources.size(); ++i)
+      if (resources[i].toGenerator() == value.toGenerator()) return ir::Resource{static_cast<int32_t>(i)};
+    resources.push_back(value);
+    return ir::Resource{static_cast<int32_t>(resources.size() - 1)};
+  }
+  return std::nullopt;
+}
+
+c10::IValue from_attribute(const ir::Attribute& attribute, const c10::Type& type, const std::vector<c10::IValue>& resources) {
+  struct Visitor {
+    const c10::Type& type;
+    const std::vector<c10::IValue>& resources;
+    c10::IValue operator()(const ir::None&) const { return {}; }
+    c10::IValue operator()(bool flag) const { return flag; }
+    c10::IValue operator()(int64_t number) const { return number; }
+    c10::IValue operator()(double number) const { return number; }
+    c10::IValue operator()(const std::complex<double>& c) const { return c10::complex<double>(c.real(), c.imag()); }
+    c10::IValue operator()(const std::string& text) const { return text; }
+    c10::IValue operator()(const ir::Device& device) const { return c10::Device(device.name); }
+    c10::IValue operator()(const ir::Resource& r) const { return resources.at(r.index); }
+    c10::IValue operator()(const std::vector<int64_t>& list) const {
+      if (list.empty() && type.str().find("Tensor") != std::string::npos) return c10::List<at::Tensor>();
+      return list;
+    }
+    c10::IValue operator()(const std::vector<double>& list) const { return list; }
+    c10::IValue operator()(const std::vector<bool>& list) const {
+      c10::List<bool> out;
+      for (bool item : list) out.push_back(item);
+      return out;
+    }
+    c10::IValue operator()(const std::vector<std::string>& list) const { return list; }
+    c10::IValue operator()(const ir::NumberTensor& number) const { return make_number(number); }
+  };
+  return std::visit(Visitor{type, resources}, attribute);
+}
+
+c10::OperatorHandle find_op(const std::string& name) {
+  size_t space = name.find("::");
+  size_t dot = name.find('.', space == std::string::npos ? 0 : space);
+  auto op = c10::Dispatcher::singleton().findSchema(
+      {name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+  if (!op) throw InternalError("this libtorch has no op " + name);
+  return *op;
+}
+
+at::Tensor empty_of(const ir::TensorType& type) {
+  int64_t extent = type.offset + 1;
+  bool empty = false;
+  for (size_t i = 0; i < type.sizes.size(); ++i) {
+    empty |= type.sizes[i] == 0;
+    extent += (type.sizes[i] - 1) * type.strides[i];
+  }
+  at::Tensor flat = at::detail::empty_cpu({empty ? type.offset : extent}, from_dtype(type.dtype));
+  flat.unsafeGetTensorImpl()->set_sizes_and_strides(type.sizes, type.strides, type.offset);
+  return flat;
+}
+
+at::Tensor copy_keeping_layout(const at::Tensor& tensor) {
+  ir::TensorType type{to_dtype(tensor.scalar_type()), tensor.sizes().vec(), tensor.strides().vec(), tensor.storage_offset()};
+  at::Tensor copy = empty_of(type);
+  // Elements that share memory (an expanded tensor) are copied once each; the values are equal.
+  copy.copy_(tensor);
+  return copy;
+}
+
+}  // namespace tenon::bridge

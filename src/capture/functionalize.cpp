@@ -1,0 +1,510 @@
+#include "capture/functionalize.h"
+
+#include <ATen/core/enum_tag.h>
+
+#include <algorithm>
+
+#include "bridge/convert.h"
+#include "ir/graph/overlap.h"
+
+namespace tenon::capture {
+namespace {
+
+using ir::ValueId;
+using ir::kNoValue;
+
+struct Alias {
+  Geometry geometry;
+  ValueId value;
+};
+
+struct StorageState {
+  ValueId root = kNoValue;
+  Geometry root_geometry;
+  std::vector<Alias> aliases;  // values that hold the current contents, the root's among them
+  bool external = false;
+  bool written = false;        // anywhere in the range
+  bool unfilled = false;       // born empty and not yet filled by the program
+  int64_t filled = 0;
+  std::vector<Geometry> filled_parts;
+};
+
+// A use of a value as something that does not require grad, in grad mode.
+struct PlainUse {
+  size_t node;
+  size_t argument;
+  size_t item;
+};
+
+int64_t numel(const Geometry& g) {
+  int64_t n = 1;
+  for (int64_t size : g.sizes) n *= size;
+  return n;
+}
+
+std::string without_underscore(const std::string& op) {
+  size_t dot = op.find('.');
+  std::string base = op.substr(0, dot);
+  if (base.back() == '_') base.pop_back();
+  return dot == std::string::npos ? base : base + op.substr(dot);
+}
+
+class Functionalizer {
+ public:
+  Functionalizer(const Tape& tape, TapeRange range, const std::string& name) : tape_(tape), range_(range) {
+    range_.end = std::min(range_.end, tape.ops.size());
+    out_.graph.name = name;
+    out_.offset_matters.assign(tape.externals.size(), false);
+    out_.version_bumps.assign(tape.externals.size(), 0);
+    externals_on_.resize(tape.storages.size());
+    for (size_t i = 0; i < tape.externals.size(); ++i)
+      if (tape.externals[i].ref.defined()) externals_on_[tape.externals[i].ref.storage].push_back(static_cast<int32_t>(i));
+    states_.resize(tape.storages.size());
+    for (size_t s = 0; s < states_.size(); ++s)
+      states_[s].external = tape.storages[s].born < static_cast<int32_t>(range_.begin);
+    for (size_t i = range_.begin; i < range_.end; ++i)
+      for (const TapeWrite& write : tape.ops[i].writes) states_[write.ref.storage].written = true;
+  }
+
+  Functional run(const Results& results) {
+    for (size_t i = range_.begin; i < range_.end; ++i) {
+      if (i == range_.backward_start) start_backward();
+      emit(i);
+    }
+    if (range_.backward_start != SIZE_MAX && range_.backward_start >= range_.end) start_backward();
+    bind_results(results);
+    out_.graph.write_backs = write_backs();
+    detach_plain_uses();
+    return std::move(out_);
+  }
+
+ private:
+  void obstacle(std::string text) {
+    if (std::find(out_.obstacles.begin(), out_.obstacles.end(), text) == out_.obstacles.end())
+      out_.obstacles.push_back(std::move(text));
+  }
+
+  // ---- storages ----
+
+  ValueId add_input(const Geometry& geometry, InputBinding binding, ir::InputRole role, const std::string& name, bool grad) {
+    ValueId value = out_.graph.add_value(to_type(geometry), kNoValue, grad);
+    out_.graph.inputs.push_back({value, role, name});
+    out_.inputs.push_back(binding);
+    return value;
+  }
+
+  static ir::InputRole role_of(External::Kind kind) {
+    switch (kind) {
+      case External::Kind::argument:
+        return ir::InputRole::argument;
+      case External::Kind::gradient:
+        return ir::InputRole::gradient;
+      case External::Kind::tangent:
+        return ir::InputRole::tangent;
+      default:
+        return ir::InputRole::state;
+    }
+  }
+
+  ValueId input_for_external(int32_t index) {
+    const External& e = tape_.externals[index];
+    return add_input(e.ref.geometry, {index}, role_of(e.kind), e.name, e.ref.requires_grad);
+  }
+
+  // First use of an external storage: makes the input that holds it.
+  void open_external(int32_t storage, const Geometry& wanted) {
+    StorageState& state = states_[storage];
+    const std::vector<int32_t>& on_storage = externals_on_[storage];
+    if (on_storage.empty()) {  // left by an earlier part of the program
+      state.root_geometry = wanted;
+      state.root = add_input(wanted, {.carried = storage}, ir::InputRole::state, "carried" + std::to_string(storage), false);
+    } else {
+      int32_t first = on_storage.front();
+      bool several = false;
+      for (int32_t i : on_storage) {
+        const Geometry& g = tape_.externals[i].ref.geometry;
+        several |= !(g == tape_.externals[first].ref.geometry);
+        if (g == wanted && !state.written) first = i;
+      }
+      if (several && state.written) {
+        open_whole_storage(storage, on_storage);
+      } else {
+        state.root_geometry = tape_.externals[first].ref.geometry;
+        state.root = input_for_external(first);
+      }
+    }
+    state.aliases.push_back({state.root_geometry, state.root});
+  }
+
+  void open_whole_storage(int32_t storage, const std::vector<int32_t>& on_storage) {
+    StorageState& state = states_[storage];
+    at::ScalarType dtype = tape_.externals[on_storage.front()].ref.geometry.dtype;
+    for (int32_t i : on_storage) {
+      out_.offset_matters[i] = true;
+      if (tape_.externals[i].ref.geometry.dtype != dtype)
+        obstacle("tensors of different element types share memory that is written");
+    }
+    Geometry flat;
+    flat.dtype = dtype;
+    flat.sizes.push_back(static_cast<int64_t>(tape_.storages[storage].bytes / c10::elementSize(dtype)));
+    flat.strides.push_back(1);
+    state.root_geometry = flat;
+    state.root = add_input(flat, {on_storage.front(), true}, ir::InputRole::state,
+                           "storage of " + tape_.externals[on_storage.front()].name, false);
+  }
+
+  void offset_matters(int32_t storage) {
+    for (int32_t i : externals_on_[storage]) out_.offset_matters[i] = true;
+  }
+
+  ValueId read(const TensorRef& ref) {
+    StorageState& state = states_[ref.storage];
+    for (const Alias& alias : state.aliases)
+      if (alias.geometry == ref.geometry) return noted(alias.value, ref);
+    if (state.root == kNoValue) {
+      if (!state.external) obstacle("memory that no op of the program made");
+      open_external(ref.storage, ref.geometry);
+      return read(ref);
+    }
+    if (!state.written && state.external)
+      for (int32_t i : externals_on_[ref.storage])
+        if (tape_.externals[i].ref.geometry == ref.geometry) {
+          state.aliases.push_back({ref.geometry, input_for_external(i)});
+          return noted(state.aliases.back().value, ref);
+        }
+    return noted(view_of_root(ref), ref);
+  }
+
+  // What is read requires grad from here on if the program saw it so.
+  ValueId noted(ValueId value, const TensorRef& ref) {
+    if (ref.requires_grad) out_.graph.values[value].requires_grad = true;
+    return value;
+  }
+
+  ValueId view_of_root(const TensorRef& ref) {
+    StorageState& state = states_[ref.storage];
+    if (state.root_geometry.dtype != ref.geometry.dtype) obstacle("memory that is seen as two element types and written");
+    if (state.external) offset_matters(ref.storage);
+    ir::Node node;
+    node.op = "aten::as_strided";
+    node.args = {state.root, ir::Attribute(ref.geometry.sizes_vector()), ir::Attribute(ref.geometry.strides_vector()),
+                 ir::Attribute(ref.geometry.offset)};
+    ValueId value = out_.graph.add_value(to_type(ref.geometry), state.root);
+    node.results.push_back({false, {value}});
+    out_.graph.nodes.push_back(std::move(node));
+    state.aliases.push_back({ref.geometry, value});
+    return value;
+  }
+
+  // ---- memory that the host may have filled ----
+
+  void fill(StorageState& state, const Geometry& part) {
+    if (!state.unfilled) return;
+    for (const Geometry& known : state.filled_parts) {
+      if (known == part) return;
+      if (ir::may_overlap(to_type(known), to_type(part))) return;
+    }
+    state.filled_parts.push_back(part);
+    state.filled += numel(part);
+    if (state.filled >= numel(state.root_geometry)) state.unfilled = false;
+  }
+
+  void check_filled(const TensorRef& ref) {
+    StorageState& state = states_[ref.storage];
+    if (!state.unfilled || numel(ref.geometry) == 0) return;
+    for (const Geometry& known : state.filled_parts)
+      if (known == ref.geometry) return;
+    obstacle("a tensor that the host filled (torch::tensor of a vector, or data_ptr writes)");
+  }
+
+  void check_operands_filled(const TapeOp& op) {
+    bool is_view = op.writes.empty() && !op.results.empty();
+    auto check = [&](const TensorRef& ref) {
+      if (ref.defined()) check_filled(ref);
+    };
+    for (const TapeResult& result : op.results)
+      for (const TensorRef& item : result.items) is_view &= item.defined() && states_[item.storage].root != kNoValue;
+    if (is_view) return;  // only looks at sizes and strides
+    for (size_t i = 0; i < op.args.size(); ++i) {
+      if (i == 0 && op.overwrites) continue;
+      if (const auto* ref = std::get_if<TensorRef>(&op.args[i])) {
+        bool is_out = op.op.schema().arguments()[i].is_out();
+        if (!is_out) check(*ref);
+      } else if (const auto* list = std::get_if<TensorListRef>(&op.args[i])) {
+        for (const TensorRef& item : list->items) check(item);
+      }
+    }
+  }
+
+  // ---- ops ----
+
+  ir::Argument argument(const TapeOp& op, size_t index, size_t node_index) {
+    const TapeArgument& arg = op.args[index];
+    bool live = !op.no_grad && !op.in_backward;
+    auto operand = [&](const TensorRef& ref, size_t item) -> ValueId {
+      if (!ref.defined()) return kNoValue;
+      ValueId value = read(ref);
+      if (live && !ref.requires_grad) plain_uses_.push_back({node_index, index, item});
+      return value;
+    };
+    if (const auto* ref = std::get_if<TensorRef>(&arg)) {
+      if (ref->defined())
+        for (int32_t i : externals_on_[ref->storage])
+          if (tape_.externals[i].is_number()) return ir::Attribute(*tape_.externals[i].number);
+      return operand(*ref, 0);
+    }
+    if (const auto* list = std::get_if<TensorListRef>(&arg)) {
+      ir::ValueList values;
+      for (size_t i = 0; i < list->items.size(); ++i) values.ids.push_back(operand(list->items[i], i));
+      return values;
+    }
+    if (const auto* number = std::get_if<ir::NumberTensor>(&arg)) return ir::Attribute(*number);
+    auto attribute = bridge::to_attribute(std::get<c10::IValue>(arg), out_.resources);
+    if (!attribute) obstacle("an argument of " + op_name(op.op) + " without a text form");
+    return attribute.value_or(ir::Attribute(ir::None{}));
+  }
+
+  // The operand that lies on this storage.
+  ValueId operand_on(const TapeOp& op, const ir::Node& node, int32_t storage) const {
+    ValueId found = kNoValue;
+    auto consider = [&](const TensorRef& ref, ValueId value) {
+      if (!ref.defined() || ref.storage != storage || value == kNoValue) return;
+      if (found == kNoValue) found = value;
+    };
+    for (size_t i = 0; i < op.args.size(); ++i) {
+      if (const auto* ref = std::get_if<TensorRef>(&op.args[i])) {
+        if (const auto* value = std::get_if<ValueId>(&node.args[i])) consider(*ref, *value);
+      } else if (const auto* list = std::get_if<TensorListRef>(&op.args[i])) {
+        for (size_t k = 0; k < list->items.size(); ++k)
+          consider(list->items[k], std::get<ir::ValueList>(node.args[i]).ids[k]);
+      }
+    }
+    return found;
+  }
+
+  void emit(size_t index) {
+    const TapeOp& op = tape_.ops[index];
+    check_operands_filled(op);
+    std::vector<ir::Argument> args;
+    for (size_t i = 0; i < op.args.size(); ++i) args.push_back(argument(op, i, index));
+    ir::Node node;
+    node.op = op.op.hasTag(at::Tag::inplace_view) ? without_underscore(op_name(op.op)) : op_name(op.op);
+    node.args = std::move(args);
+    node.ordered = op.ordered;
+    node.no_grad = op.no_grad && !op.in_backward;
+    for (const TapeWrite& write : op.writes) {
+      const ir::Argument& arg = node.args[write.argument];
+      const auto* list = std::get_if<ir::ValueList>(&arg);
+      ValueId before = list ? list->ids[write.item] : std::get<ValueId>(arg);
+      node.writes.push_back({write.argument, write.item, before, out_.graph.add_value(to_type(write.ref.geometry))});
+    }
+    struct Fresh {
+      TensorRef ref;
+      ValueId value;
+    };
+    std::vector<Fresh> fresh;
+    for (const TapeResult& result : op.results) {
+      ir::Result r{result.is_list, {}};
+      for (const TensorRef& ref : result.items) {
+        ValueId value = kNoValue;
+        if (ref.defined()) {
+          value = written_result(op, node, ref);
+          if (value == kNoValue) {
+            StorageState& state = states_[ref.storage];
+            bool is_new = state.root == kNoValue && !state.external;
+            ValueId alias = is_new ? kNoValue : operand_on(op, node, ref.storage);
+            if (!is_new && alias == kNoValue) obstacle(node.op + " returns memory that is not one of its operands");
+            value = out_.graph.add_value(to_type(ref.geometry), alias);
+            fresh.push_back({ref, value});
+            if (is_new) {
+              state.root = value;
+              state.root_geometry = ref.geometry;
+              state.unfilled = op.births && numel(ref.geometry) > 0;
+            }
+          }
+        }
+        r.ids.push_back(value);
+      }
+      node.results.push_back(std::move(r));
+    }
+    std::vector<ir::Node::Write> writes = node.writes;
+    node_of_op_.push_back({index, out_.graph.nodes.size()});
+    out_.graph.nodes.push_back(std::move(node));
+    for (const Fresh& f : fresh) {
+      auto& aliases = states_[f.ref.storage].aliases;
+      std::erase_if(aliases, [&](const Alias& a) { return a.geometry == f.ref.geometry; });
+      aliases.push_back({f.ref.geometry, f.value});
+    }
+    for (size_t i = 0; i < writes.size(); ++i) apply_write(op.writes[i], writes[i].after, op);
+  }
+
+  ValueId written_result(const TapeOp& op, const ir::Node& node, const TensorRef& ref) const {
+    for (size_t i = 0; i < op.writes.size(); ++i)
+      if (op.writes[i].ref.storage == ref.storage && op.writes[i].ref.geometry == ref.geometry) return node.writes[i].after;
+    return kNoValue;
+  }
+
+  void apply_write(const TapeWrite& write, ValueId after, const TapeOp& op) {
+    const TensorRef& ref = write.ref;
+    StorageState& state = states_[ref.storage];
+    if (op.overwrites || op.op.schema().arguments()[write.argument].is_out()) fill(state, ref.geometry);
+    for (int32_t i : externals_on_[ref.storage]) ++out_.version_bumps[i];
+    if (ref.geometry == state.root_geometry) {
+      state.root = after;
+      state.aliases.assign(1, {ref.geometry, after});
+      return;
+    }
+    if (state.root_geometry.dtype != ref.geometry.dtype) obstacle("memory that is seen as two element types and written");
+    if (state.external) offset_matters(ref.storage);
+    ir::Node node;
+    node.op = "aten::as_strided_scatter";
+    node.args = {state.root, after, ir::Attribute(ref.geometry.sizes_vector()),
+                 ir::Attribute(ref.geometry.strides_vector()), ir::Attribute(ref.geometry.offset)};
+    ValueId root = out_.graph.add_value(to_type(state.root_geometry));
+    node.results.push_back({false, {root}});
+    out_.graph.nodes.push_back(std::move(node));
+    state.root = root;
+    ir::TensorType part = to_type(ref.geometry);
+    std::erase_if(state.aliases, [&](const Alias& a) { return ir::may_overlap(to_type(a.geometry), part); });
+    state.aliases.push_back({state.root_geometry, root});
+    state.aliases.push_back({ref.geometry, after});
+  }
+
+  // ---- the end ----
+
+  int32_t output(ValueId value) {
+    auto& outputs = out_.graph.outputs;
+    auto it = std::find(outputs.begin() + static_cast<ptrdiff_t>(group_), outputs.end(), value);
+    if (it != outputs.end()) return static_cast<int32_t>(it - outputs.begin());
+    outputs.push_back(value);
+    return static_cast<int32_t>(outputs.size() - 1);
+  }
+
+  void bind_results(const Results& results) {
+    size_t forward = std::min(results.forward, results.refs.size());
+    for (size_t i = 0; i < results.refs.size(); ++i) {
+      if (i == forward) group_ = out_.graph.outputs.size();
+      out_.results.push_back(bind_result(results.refs[i], results.refs));
+      if (i < forward) out_.forward_outputs = out_.graph.outputs.size();
+    }
+  }
+
+  ResultBinding bind_result(const TensorRef& ref, const std::vector<TensorRef>& all) {
+    ResultBinding binding;
+    if (!ref.defined()) return binding;
+    StorageState& state = states_[ref.storage];
+    binding.geometry = ref.geometry;
+    if (state.external) {
+      binding.kind = ResultBinding::Kind::external;
+      binding.index = external_for(ref);
+      return binding;
+    }
+    check_filled(ref);
+    bool shared = std::any_of(all.begin(), all.end(), [&](const TensorRef& other) {
+      return other.storage == ref.storage && !(other.geometry == ref.geometry);
+    });
+    ValueId value = shared ? state.root : read(ref);
+    if (ref.requires_grad) out_.graph.values[value].requires_grad = true;
+    bool is_part = shared && !(ref.geometry == state.root_geometry);
+    binding.kind = is_part ? ResultBinding::Kind::view_of_output : ResultBinding::Kind::output;
+    binding.index = output(value);
+    return binding;
+  }
+
+  int32_t external_for(const TensorRef& ref) {
+    int32_t found = -1;
+    for (int32_t i : externals_on_[ref.storage])
+      if (found < 0 || tape_.externals[i].ref.geometry == ref.geometry) found = i;
+    if (found < 0) obstacle("a result on memory of an earlier part");
+    return found;
+  }
+
+  void start_backward() {
+    out_.graph.backward_start = out_.graph.nodes.size();
+    out_.graph.forward_write_backs = write_backs();
+  }
+
+  std::vector<ir::WriteBack> write_backs() const {
+    std::vector<ir::WriteBack> out;
+    for (size_t s = 0; s < states_.size(); ++s) {
+      const StorageState& state = states_[s];
+      if (!state.external || !state.written || state.root == kNoValue) continue;
+      for (size_t i = 0; i < out_.graph.inputs.size(); ++i) {
+        int32_t e = out_.inputs[i].external;
+        bool same = e >= 0 ? tape_.externals[e].ref.storage == static_cast<int32_t>(s)
+                           : out_.inputs[i].carried == static_cast<int32_t>(s);
+        if (same && out_.graph.inputs[i].value != state.root)
+          out.push_back({out_.graph.inputs[i].value, state.root});
+      }
+    }
+    return out;
+  }
+
+  // A value that requires grad, read as one that does not (`x.data()`): autograd must not see it.
+  void detach_plain_uses() {
+    if (plain_uses_.empty()) return;
+    std::vector<size_t> node_of(range_.end, 0);
+    for (auto [op, node] : node_of_op_) node_of[op] = node;
+    std::vector<std::vector<ir::Node>> before(out_.graph.nodes.size());
+    for (const PlainUse& use : plain_uses_) {
+      size_t at = node_of[use.node];
+      ir::Node& node = out_.graph.nodes[at];
+      ValueId* id = std::get_if<ValueId>(&node.args[use.argument]);
+      if (!id)
+        if (auto* list = std::get_if<ir::ValueList>(&node.args[use.argument])) id = &list->ids[use.item];
+      if (!id || *id == kNoValue || !out_.graph.values[*id].requires_grad) continue;
+      bool is_written = std::any_of(node.writes.begin(), node.writes.end(), [&](const auto& w) { return w.before == *id; });
+      bool is_viewed = false;
+      ir::for_each_definition(node, [&](ValueId d) { is_viewed |= out_.graph.values[d].alias_of == *id; });
+      if (is_written || is_viewed) {
+        obstacle_for_autograd = true;
+        continue;
+      }
+      ir::Node detach;
+      detach.op = "aten::detach";
+      detach.args = {*id};
+      ValueId plain = out_.graph.add_value(out_.graph.values[*id].type, *id);
+      detach.results.push_back({false, {plain}});
+      *id = plain;
+      before[at].push_back(std::move(detach));
+    }
+    std::vector<ir::Node> nodes;
+    size_t backward = out_.graph.backward_start;
+    for (size_t i = 0; i < out_.graph.nodes.size(); ++i) {
+      if (i == backward) out_.graph.backward_start = nodes.size();
+      for (ir::Node& node : before[i]) nodes.push_back(std::move(node));
+      nodes.push_back(std::move(out_.graph.nodes[i]));
+    }
+    if (backward != SIZE_MAX && backward >= before.size()) out_.graph.backward_start = nodes.size();
+    out_.graph.nodes = std::move(nodes);
+  }
+
+ public:
+  bool obstacle_for_autograd = false;
+
+ private:
+  const Tape& tape_;
+  TapeRange range_;
+  Functional out_;
+  std::vector<std::vector<int32_t>> externals_on_;  // per storage
+  std::vector<StorageState> states_;
+  std::vector<PlainUse> plain_uses_;
+  size_t group_ = 0;  // first graph output of the part that is being bound
+  std::vector<std::pair<size_t, size_t>> node_of_op_;
+};
+
+}  // namespace
+
+ir::TensorType to_type(const Geometry& geometry) {
+  return {bridge::to_dtype(geometry.dtype), geometry.sizes_vector(), geometry.strides_vector(), geometry.offset};
+}
+
+Functional functionalize(const Tape& tape, TapeRange range, const Results& results, const std::string& name) {
+  Functionalizer functionalizer(tape, range, name);
+  Functional out = functionalizer.run(results);
+  for (const std::string& text : tape.obstacles) out.obstacles.push_back(text);
+  out.plain_autograd = !functionalizer.obstacle_for_autograd;
+  return out;
+}
+
+}  // namespace tenon::capture

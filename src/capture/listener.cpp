@@ -1,0 +1,88 @@
+#include "capture/listener.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <torch/library.h>
+
+#include "base/error.h"
+
+namespace tenon::capture {
+namespace {
+
+constexpr auto kOuter = c10::DispatchKey::DeferredInit;
+constexpr auto kInner = c10::DispatchKey::Fake;
+
+thread_local Listener* t_listener = nullptr;
+
+c10::DispatchKeySet below(c10::DispatchKeySet keys, c10::DispatchKey key) {
+  return keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key);
+}
+
+void outer_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  if (t_listener) t_listener->on_call(op, keys, stack);
+  else outer_run(op, keys, stack);
+}
+
+void inner_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  if (t_listener) t_listener->on_op(op, keys, stack);
+  else inner_run(op, keys, stack);
+}
+
+struct Registration {
+  Registration()
+      : outer(torch::Library::IMPL, "_", kOuter, __FILE__, __LINE__),
+        inner(torch::Library::IMPL, "_", kInner, __FILE__, __LINE__) {
+    auto& dispatcher = c10::Dispatcher::singleton();
+    for (auto key : {kOuter, kInner})
+      if (dispatcher.hasBackendFallbackForDispatchKey(key))
+        throw InternalError(std::string("dispatch key ") + c10::toString(key) +
+                            " is taken by another library; Tenon needs libtorch 2.13 with it free");
+    outer.fallback(torch::CppFunction::makeFromBoxedFunction<&outer_kernel>());
+    inner.fallback(torch::CppFunction::makeFromBoxedFunction<&inner_kernel>());
+  }
+  torch::Library outer, inner;
+};
+
+c10::DispatchKeySet registered_keys(bool wanted) {
+  static Registration* registration = new Registration;  // lives as long as the dispatcher
+  (void)registration;
+  return wanted ? c10::DispatchKeySet({kOuter, kInner}) : c10::DispatchKeySet();
+}
+
+}  // namespace
+
+ListenScope::ListenScope(Listener* listener)
+    : previous_(t_listener),
+      on_(registered_keys(listener != nullptr)),
+      off_(listener ? c10::DispatchKeySet() : c10::DispatchKeySet({kOuter, kInner})) {
+  t_listener = listener;
+}
+
+ListenScope::~ListenScope() { t_listener = previous_; }
+
+Listener* current_listener() { return t_listener; }
+
+void outer_run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  c10::impl::ExcludeDispatchKeyGuard hidden(kOuter);
+  op.redispatchBoxed(below(keys, kOuter), stack);
+}
+
+void inner_run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  c10::impl::ExcludeDispatchKeyGuard hidden(c10::DispatchKeySet({kOuter, kInner}));
+  op.redispatchBoxed(below(keys, kInner), stack);
+}
+
+void inner_decompose(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  op.redispatchBoxed(below(keys, kInner), stack);
+}
+
+bool is_composite(const c10::OperatorHandle& op) {
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+}
+
+c10::DispatchKeySet keys_above_backends() {
+  return c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
+         c10::DispatchKeySet({kOuter, kInner});
+}
+
+}  // namespace tenon::capture

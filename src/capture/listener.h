@@ -1,0 +1,53 @@
+// The two listeners on the dispatcher. This file and its .cpp are the only ones that know which
+// dispatch keys Tenon lives on (free in libtorch 2.13; checked when first used).
+//
+// Outer: above autocast and autograd, sees the ops as the user's C++ made them.
+// Inner: below autograd, above the backends, sees what is left after autocast, autograd and
+// composites, in the forward and in the backward.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+namespace tenon::capture {
+
+using torch::jit::Stack;
+
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  // Each must run the op (outer_run, inner_run, inner_decompose) or leave its results on the stack.
+  virtual void on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) = 0;
+  virtual void on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) = 0;
+};
+
+// Switches both listeners on for this thread while it lives; nests. nullptr switches them off.
+class ListenScope {
+ public:
+  explicit ListenScope(Listener* listener);
+  ~ListenScope();
+  ListenScope(const ListenScope&) = delete;
+  ListenScope& operator=(const ListenScope&) = delete;
+
+ private:
+  Listener* previous_;
+  c10::impl::IncludeDispatchKeyGuard on_;
+  c10::impl::ExcludeDispatchKeyGuard off_;
+};
+
+// The listener of this thread, or nullptr.
+Listener* current_listener();
+
+// Run the op below a listener: what an outer call does inside stays visible to the inner listener,
+// what an inner op does inside is hidden.
+void outer_run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack);
+void inner_run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack);
+// Run a composite op so that its parts come back to the inner listener.
+void inner_decompose(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack);
+bool is_composite(const c10::OperatorHandle& op);
+
+// The keys that must be off while a graph is executed below autograd.
+c10::DispatchKeySet keys_above_backends();
+
+}  // namespace tenon::capture

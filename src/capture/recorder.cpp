@@ -1,0 +1,240 @@
+#include "capture/recorder.h"
+
+#include <ATen/core/enum_tag.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/node.h>
+
+#include "base/error.h"
+#include "bridge/convert.h"
+#include "capture/source.h"
+#include "ops/table.h"
+
+namespace tenon::capture {
+
+// What the recorder needs to know of an op, looked up once per op and process.
+struct OpFacts {
+  const ops::Facts* row = nullptr;
+  std::string name;
+  bool composite = false;
+  bool random = false;
+  bool dynamic_shape = false;  // the result's shape may depend on the data
+  bool host_result = false;    // returns something that is not a tensor
+  bool no_result = false;
+  std::vector<bool> writes;    // per argument
+};
+
+namespace {
+
+bool is_tensor_type(const c10::Type& type) {
+  if (type.kind() == c10::TypeKind::TensorType) return true;
+  if (type.kind() == c10::TypeKind::OptionalType || type.kind() == c10::TypeKind::ListType)
+    return is_tensor_type(*type.containedType(0));
+  return false;
+}
+
+OpFacts look_up(const c10::OperatorHandle& op) {
+  OpFacts facts;
+  const auto& schema = op.schema();
+  facts.name = op_name(op);
+  facts.row = ops::find(facts.name);
+  facts.composite = is_composite(op);
+  facts.random = op.hasTag(at::Tag::nondeterministic_seeded);
+  facts.dynamic_shape = op.hasTag(at::Tag::dynamic_output_shape);
+  facts.no_result = schema.returns().empty();
+  bool views_in_place = op.hasTag(at::Tag::inplace_view);  // changes sizes and strides, not contents
+  for (const auto& result : schema.returns()) facts.host_result |= !is_tensor_type(*result.type());
+  for (const auto& argument : schema.arguments()) {
+    facts.writes.push_back(!views_in_place && argument.alias_info() && argument.alias_info()->isWrite());
+    facts.random |= argument.type()->str().find("Generator") != std::string::npos && !(facts.row && facts.row->birth);
+  }
+  return facts;
+}
+
+bool has_mask(const Stack& stack, size_t first, size_t count) {
+  for (size_t i = first; i < first + count; ++i) {
+    if (!stack[i].isOptionalTensorList() && !stack[i].isTensorList() && !stack[i].isList()) continue;
+    for (const c10::IValue& item : stack[i].toListRef()) {
+      if (!item.isTensor() || !item.toTensor().defined()) continue;
+      auto type = item.toTensor().scalar_type();
+      if (type == at::kBool || type == at::kByte) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+const OpFacts& Recorder::facts_of(const c10::OperatorHandle& op) {
+  thread_local std::unordered_map<const void*, OpFacts> known;
+  const void* key = &op.schema();
+  auto it = known.find(key);
+  if (it == known.end()) it = known.emplace(key, look_up(op)).first;
+  return it->second;
+}
+
+int32_t Recorder::storage_number(const at::Tensor& tensor) const {
+  auto it = storages_.find(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+  return it == storages_.end() ? -1 : it->second;
+}
+
+int32_t Recorder::number_storage(const at::Tensor& tensor, int32_t born) {
+  const auto& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
+  auto [it, fresh] = storages_.emplace(storage.unsafeGetStorageImpl(), static_cast<int32_t>(tape_.storages.size()));
+  if (fresh) tape_.storages.push_back({storage.getWeakStorageImpl(), born, storage.nbytes()});
+  return it->second;
+}
+
+bool Recorder::supported(const at::Tensor& tensor) {
+  if (!tensor.device().is_cpu())
+    throw UserError(ErrorCode::device, "a tensor on " + tensor.device().str() + "; Tenon compiles for the CPU only");
+  if (tensor.layout() == at::kStrided && !tensor.is_quantized() && !tensor.is_neg() && !tensor.is_conj() &&
+      tensor.has_storage() && bridge::has_dtype(tensor.scalar_type()))
+    return true;
+  tape_.obstacles.push_back("a tensor that is not a plain strided one (" + tensor.toString() + ")");
+  return false;
+}
+
+int32_t Recorder::add_external(External::Kind kind, int32_t index, const std::string& name, const at::Tensor& tensor) {
+  TensorRef ref;
+  if (supported(tensor)) {
+    ref.storage = number_storage(tensor, -1);
+    ref.geometry = geometry_of(tensor);
+    ref.requires_grad = tensor.requires_grad();
+  }
+  External external{kind, index, name, ref, c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()),
+                    tensor.has_storage() ? tensor.storage().getWeakStorageImpl()
+                                         : c10::weak_intrusive_ptr<c10::StorageImpl>(c10::intrusive_ptr<c10::StorageImpl>())};
+  tape_.externals.push_back(std::move(external));
+  return static_cast<int32_t>(tape_.externals.size() - 1);
+}
+
+// A tensor that turns up in the run: the gradient of a leaf that is known, or a stranger.
+int32_t Recorder::meet(const at::Tensor& tensor) {
+  for (size_t i = 0; i < tape_.externals.size(); ++i) {
+    const External& e = tape_.externals[i];
+    if (!e.ref.requires_grad || e.kind == External::Kind::gradient || e.kind == External::Kind::tangent) continue;
+    auto impl = e.weak.lock();
+    if (!impl) continue;
+    at::Tensor leaf(std::move(impl));
+    if (leaf.is_leaf() && leaf.grad().defined() && leaf.grad().is_alias_of(tensor) && leaf.grad().layout() == at::kStrided)
+      return add_external(External::Kind::gradient, static_cast<int32_t>(i), e.name + ".grad", leaf.grad());
+  }
+  int32_t number = add_external(External::Kind::met, 0, "met" + std::to_string(tape_.externals.size()), tensor);
+  if (tensor.dim() == 0 && tensor.storage().allocator()) tape_.externals[number].number = bridge::number_of(tensor, /*plain=*/true);
+  return number;
+}
+
+TensorRef Recorder::refer(const at::Tensor& tensor) {
+  if (!tensor.defined() || !supported(tensor)) return {};
+  int32_t storage = storage_number(tensor);
+  if (storage < 0) storage = tape_.externals[meet(tensor)].ref.storage;
+  return {storage, geometry_of(tensor), tensor.requires_grad()};
+}
+
+TapeArgument Recorder::note_tensor(const at::Tensor& tensor) {
+  if (tensor.defined() && tensor.unsafeGetTensorImpl()->is_wrapped_number())
+    return bridge::number_of(tensor, /*plain=*/false);
+  return refer(tensor);
+}
+
+TapeArgument Recorder::note_argument(const c10::IValue& value) {
+  if (value.isTensor()) return note_tensor(value.toTensor());
+  if (value.isTensorList() || value.isOptionalTensorList()) {
+    TensorListRef list;
+    for (const c10::IValue& item : value.toListRef())
+      list.items.push_back(item.isTensor() ? refer(item.toTensor()) : TensorRef{});
+    return list;
+  }
+  return value;
+}
+
+void Recorder::note_writes(TapeOp& entry, const Stack& stack, size_t first) {
+  const OpFacts& facts = facts_of(entry.op);
+  auto add = [&](size_t i) {
+    auto argument = static_cast<int32_t>(i);
+    if (const auto* ref = std::get_if<TensorRef>(&entry.args[i])) {
+      if (ref->defined()) entry.writes.push_back({*ref, argument, 0});
+    } else if (const auto* list = std::get_if<TensorListRef>(&entry.args[i])) {
+      for (size_t k = 0; k < list->items.size(); ++k)
+        if (list->items[k].defined()) entry.writes.push_back({list->items[k], argument, static_cast<int32_t>(k)});
+    }
+  };
+  for (size_t i = 0; i < entry.args.size(); ++i)
+    if (facts.writes[i]) add(i);
+  if (facts.row)
+    for (const auto& hidden : facts.row->hidden_writes)
+      if (stack[first + hidden.flag].toBool()) add(hidden.operand);
+}
+
+TensorRef Recorder::note_result(const at::Tensor& tensor) {
+  if (!tensor.defined() || !supported(tensor)) return {};
+  int32_t storage = number_storage(tensor, static_cast<int32_t>(tape_.ops.size()));
+  return {storage, geometry_of(tensor), tensor.requires_grad()};
+}
+
+void Recorder::meet_break(const c10::OperatorHandle& op, const OpFacts& facts, const Stack& stack, size_t first) {
+  bool is_break = facts.host_result || (facts.row && facts.row->breaks) || facts.dynamic_shape;
+  if (facts.name == "aten::index.Tensor") is_break = has_mask(stack, first, op.schema().arguments().size());
+  if (!is_break) return;
+  BreakEvent event;
+  event.op = facts.name;
+  event.what = "needs the value of a tensor on the host";
+  event.instead = "move it out of the function";
+  if (facts.row && facts.row->breaks) {
+    event.what = facts.row->breaks->what;
+    event.instead = facts.row->breaks->instead;
+  }
+  event.before_op = tape_.ops.size();
+  event.frames = return_addresses();
+  if (options_.fullgraph)
+    throw UserError(ErrorCode::fullgraph, event.op + " " + event.what + " at " + user_line(event.frames) + "; " +
+                                              event.instead + ", or compile without fullgraph to split here");
+  tape_.breaks.push_back(std::move(event));
+}
+
+void Recorder::on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  ++tape_.calls;
+  outer_run(op, keys, stack);
+}
+
+void Recorder::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  const OpFacts& facts = facts_of(op);
+  if (facts.composite) return inner_decompose(op, keys, stack);
+  size_t count = op.schema().arguments().size(), first = stack->size() - count;
+  meet_break(op, facts, *stack, first);
+
+  TapeOp entry{op};
+  entry.args.reserve(count);
+  for (size_t i = 0; i < count; ++i) entry.args.push_back(note_argument((*stack)[first + i]));
+  note_writes(entry, *stack, first);
+  entry.births = facts.row && facts.row->birth;
+  entry.overwrites = facts.row && facts.row->overwrites;
+  entry.no_grad = !at::GradMode::is_enabled();
+  if (auto node = torch::autograd::get_current_node()) {
+    entry.in_backward = true;
+    tape_.has_backward = true;
+    tape_.nodes_run[node.get()] = torch::autograd::get_current_graph_task_keep_graph();
+  }
+  entry.ordered = facts.random || facts.no_result;
+
+  inner_run(op, keys, stack);
+
+  size_t returns = op.schema().returns().size();
+  for (size_t i = stack->size() - returns; i < stack->size(); ++i) {
+    const c10::IValue& value = (*stack)[i];
+    TapeResult result;
+    if (value.isTensorList()) {
+      result.is_list = true;
+      for (const c10::IValue& item : value.toListRef()) result.items.push_back(note_result(item.toTensor()));
+    } else if (value.isTensor()) {
+      result.items.push_back(note_result(value.toTensor()));
+    } else {
+      result.items.push_back({});
+    }
+    entry.results.push_back(std::move(result));
+  }
+  tape_.ops.push_back(std::move(entry));
+}
+
+}  // namespace tenon::capture

@@ -1,0 +1,51 @@
+// Recorder: a listener that lets the program run for real and writes the tape.
+#pragma once
+
+#include <unordered_map>
+
+#include "capture/listener.h"
+#include "capture/tape.h"
+
+namespace tenon::capture {
+
+struct RecordOptions {
+  bool fullgraph = false;  // a break throws UserError(fullgraph) instead of being noted
+};
+
+class Recorder : public Listener {
+ public:
+  explicit Recorder(RecordOptions options) : options_(options) {}
+
+  // Tensors that the program is known to depend on, in a fixed order, before the run. Returns its
+  // number among the externals.
+  int32_t add_external(External::Kind kind, int32_t index, const std::string& name, const at::Tensor& tensor);
+
+  void on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) override;
+  void on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) override;
+
+  // How the tape names this tensor; a tensor that it has not met becomes an external.
+  TensorRef refer(const at::Tensor& tensor);
+
+  // Storage number, or -1 for one that was never met.
+  int32_t storage_number(const at::Tensor& tensor) const;
+
+  Tape& tape() { return tape_; }
+  const Tape& tape() const { return tape_; }
+
+ private:
+  int32_t meet(const at::Tensor& tensor);
+  int32_t number_storage(const at::Tensor& tensor, int32_t born);
+  bool supported(const at::Tensor& tensor);
+  TapeArgument note_tensor(const at::Tensor& tensor);
+  TapeArgument note_argument(const c10::IValue& value);
+  TensorRef note_result(const at::Tensor& tensor);
+  void note_writes(TapeOp& entry, const Stack& stack, size_t first);
+  const struct OpFacts& facts_of(const c10::OperatorHandle& op);
+  void meet_break(const c10::OperatorHandle& op, const struct OpFacts& facts, const Stack& stack, size_t first);
+
+  RecordOptions options_;
+  Tape tape_;
+  std::unordered_map<const c10::StorageImpl*, int32_t> storages_;
+};
+
+}  // namespace tenon::capture

@@ -1,0 +1,104 @@
+#include "capture/tape.h"
+
+#include <cstring>
+#include <sstream>
+
+#include "ir/graph/print.h"
+
+namespace tenon::capture {
+namespace {
+
+// Equal bit by bit: two NaNs are the same constant, 0.0 and -0.0 are not.
+bool same_double(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
+bool same_constant(const c10::IValue& a, const c10::IValue& b) {
+  if (a.isDouble()) return b.isDouble() && same_double(a.toDouble(), b.toDouble());
+  if (a.isDoubleList()) {
+    if (!b.isDoubleList()) return false;
+    auto x = a.toDoubleVector(), y = b.toDoubleVector();
+    return x.size() == y.size() && std::equal(x.begin(), x.end(), y.begin(), same_double);
+  }
+  if (a.isGenerator()) return b.isGenerator() && a.toGenerator() == b.toGenerator();
+  if (a.tagKind() != b.tagKind()) return false;
+  if (a.isTensor() || a.isObject() || a.isCapsule()) return false;
+  return a == b;
+}
+
+bool same_number(const ir::NumberTensor& a, const ir::NumberTensor& b) {
+  if (a.dtype != b.dtype || a.plain != b.plain || a.number.index() != b.number.index()) return false;
+  if (const auto* d = std::get_if<double>(&a.number)) return same_double(*d, std::get<double>(b.number));
+  return a.number == b.number;
+}
+
+struct SameArgument {
+  const TapeArgument& other;
+  bool operator()(const TensorRef& a) const { return std::get<TensorRef>(other) == a; }
+  bool operator()(const TensorListRef& a) const { return std::get<TensorListRef>(other) == a; }
+  bool operator()(const ir::NumberTensor& a) const { return same_number(a, std::get<ir::NumberTensor>(other)); }
+  bool operator()(const c10::IValue& a) const { return same_constant(a, std::get<c10::IValue>(other)); }
+};
+
+std::string describe(const TapeArgument& argument) {
+  if (const auto* value = std::get_if<c10::IValue>(&argument)) {
+    std::ostringstream out;
+    if (value->isGenerator()) out << "a generator";
+    else out << *value;
+    return out.str();
+  }
+  if (const auto* number = std::get_if<ir::NumberTensor>(&argument)) return ir::print(ir::Attribute(*number));
+  if (const auto* ref = std::get_if<TensorRef>(&argument)) {
+    std::ostringstream out;
+    out << "tensor on storage " << ref->storage << " " << at::toString(ref->geometry.dtype)
+        << c10::IntArrayRef(ref->geometry.sizes);
+    return out.str();
+  }
+  return "a list of tensors";
+}
+
+}  // namespace
+
+Geometry geometry_of(const at::Tensor& tensor) {
+  Geometry g;
+  g.dtype = tensor.scalar_type();
+  g.offset = tensor.storage_offset();
+  auto sizes = tensor.sizes(), strides = tensor.strides();
+  g.sizes.assign(sizes.begin(), sizes.end());
+  g.strides.assign(strides.begin(), strides.end());
+  return g;
+}
+
+std::string op_name(const c10::OperatorHandle& op) {
+  const auto& name = op.operator_name();
+  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+}
+
+std::string first_difference(const Tape& a, TapeExtent a_extent, const Tape& b, TapeExtent b_extent) {
+  size_t common = std::min(a_extent.ops, b_extent.ops);
+  for (size_t i = 0; i < common; ++i) {
+    const TapeOp &x = a.ops[i], &y = b.ops[i];
+    std::string at = "op " + std::to_string(i) + ": ";
+    if (!(x.op == y.op)) return at + op_name(x.op) + " became " + op_name(y.op);
+    for (size_t k = 0; k < x.args.size(); ++k) {
+      if (x.args[k].index() != y.args[k].index() || !std::visit(SameArgument{y.args[k]}, x.args[k]))
+        return at + op_name(x.op) + ", argument " + std::to_string(k) + ": " + describe(x.args[k]) + " became " +
+               describe(y.args[k]);
+    }
+    if (x.no_grad != y.no_grad) return at + op_name(x.op) + ": grad mode changed";
+  }
+  if (a_extent.ops != b_extent.ops)
+    return "op " + std::to_string(common) + ": " + std::to_string(a_extent.ops) + " ops became " +
+           std::to_string(b_extent.ops);
+  if (a_extent.externals != b_extent.externals) return "the tensors that it met changed";
+  for (size_t i = 0; i < a_extent.externals; ++i) {
+    const External &x = a.externals[i], &y = b.externals[i];
+    if (x.kind != y.kind || x.index != y.index || !(x.ref == y.ref)) return "tensor '" + x.name + "' changed its kind or geometry";
+    if (x.is_number() != y.is_number() || (x.is_number() && !same_number(*x.number, *y.number)))
+      return "the number '" + x.name + "' changed";
+    if (x.kind == External::Kind::met && !x.is_number() &&
+        x.weak_storage._unsafe_get_target() != y.weak_storage._unsafe_get_target())
+      return "tensor '" + x.name + "' is another tensor object";
+  }
+  return "";
+}
+
+}  // namespace tenon::capture

@@ -1,0 +1,133 @@
+// The tape: what one run of a program did, as the listeners saw it. Operands are named by storage
+// and geometry, never by TensorImpl, and storages are held weakly, so that recording does not
+// change what the program does (reference counts steer autograd between `add` and `add_`).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/SmallVector.h>
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "ir/graph/graph.h"
+
+namespace tenon::capture {
+
+using Dims = c10::SmallVector<int64_t, 5>;
+
+struct Geometry {
+  at::ScalarType dtype = at::kFloat;
+  int64_t offset = 0;
+  Dims sizes;
+  Dims strides;
+
+  std::vector<int64_t> sizes_vector() const { return {sizes.begin(), sizes.end()}; }
+  std::vector<int64_t> strides_vector() const { return {strides.begin(), strides.end()}; }
+
+  bool operator==(const Geometry& o) const {
+    return dtype == o.dtype && offset == o.offset && sizes == o.sizes && strides == o.strides;
+  }
+};
+
+Geometry geometry_of(const at::Tensor& tensor);
+
+// A tensor on the tape.
+struct TensorRef {
+  int32_t storage = -1;  // -1: undefined
+  Geometry geometry;
+  bool requires_grad = false;
+
+  bool defined() const { return storage >= 0; }
+  bool operator==(const TensorRef&) const = default;
+};
+
+struct TensorListRef {
+  std::vector<TensorRef> items;
+  bool operator==(const TensorListRef&) const = default;
+};
+
+using TapeArgument = std::variant<TensorRef, TensorListRef, ir::NumberTensor, c10::IValue>;
+
+struct TapeResult {
+  bool is_list = false;
+  std::vector<TensorRef> items;
+};
+
+struct TapeWrite {
+  TensorRef ref;
+  int32_t argument = 0;
+  int32_t item = 0;
+};
+
+struct TapeOp {
+  c10::OperatorHandle op;
+  std::vector<TapeArgument> args;
+  std::vector<TapeResult> results;
+  c10::SmallVector<TapeWrite, 2> writes;  // operands that it overwrote
+  bool ordered = false;                   // random, or no tensor result at all
+  bool no_grad = false;
+  bool in_backward = false;
+  bool births = false;      // memory without contents
+  bool overwrites = false;  // fills its first operand without reading it
+};
+
+struct TapeStorage {
+  c10::weak_intrusive_ptr<c10::StorageImpl> weak;
+  int32_t born = -1;  // index of the op that made it; -1: it was there before (external)
+  size_t bytes = 0;
+};
+
+// A tensor that the program met but did not make.
+struct External {
+  enum class Kind : uint8_t { argument, state, gradient, tangent, met };
+  Kind kind = Kind::met;
+  int32_t index = 0;  // argument or tangent number; for a gradient the external whose .grad it is
+  std::string name;
+  TensorRef ref;
+  c10::weak_intrusive_ptr<c10::TensorImpl> weak;
+  c10::weak_intrusive_ptr<c10::StorageImpl> weak_storage;
+  std::optional<ir::NumberTensor> number;  // a 0-d tensor's contents when it was first met
+
+  // The program let go of it before it ended.
+  bool gone() const { return kind == Kind::met && weak_storage.expired(); }
+  // A number that ATen put into a tensor on its own.
+  bool is_number() const { return number && gone(); }
+};
+
+struct BreakEvent {
+  std::string op;
+  std::string what;
+  std::string instead;
+  size_t before_op = 0;  // index into Tape::ops
+  std::vector<void*> frames;
+};
+
+struct Tape {
+  std::vector<TapeOp> ops;
+  std::vector<TapeStorage> storages;
+  std::vector<External> externals;
+  std::vector<BreakEvent> breaks;
+  std::vector<std::string> obstacles;  // reasons why the tape cannot stand for the program
+  size_t calls = 0;                    // ops as the user made them (outer listener)
+  bool has_backward = false;           // autograd ran inside
+  // Autograd nodes that ran inside, and whether their saved tensors were kept.
+  std::unordered_map<const void*, bool> nodes_run;
+};
+
+// The full name of an op: "aten::add.Tensor".
+std::string op_name(const c10::OperatorHandle& op);
+
+// How much of a tape belongs to the forward.
+struct TapeExtent {
+  size_t ops = 0;
+  size_t externals = 0;
+};
+
+// Empty if both tapes tell the same program, else the first difference in words.
+std::string first_difference(const Tape& a, TapeExtent a_extent, const Tape& b, TapeExtent b_extent);
+
+}  // namespace tenon::capture

@@ -1,0 +1,79 @@
+// tenon-opt: graph text in, passes, graph text out. For people and for golden tests.
+//   tenon-opt [--pass NAME]... [--reuse] [--dot] [--no-verify] [FILE]
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <iterator>
+#include <map>
+
+#include "base/error.h"
+#include "ir/graph/dot.h"
+#include "ir/graph/parse.h"
+#include "ir/graph/print.h"
+#include "ir/graph/verify.h"
+#include "passes/eliminate_dead.h"
+#include "planner/reuse.h"
+
+namespace {
+
+const std::map<std::string, std::function<void(tenon::ir::Graph&)>> kPasses = {
+#define TENON_PASS(name, what) {#name, [](tenon::ir::Graph& g) { tenon::passes::name(g); }},
+#include "passes/passes.def"
+#undef TENON_PASS
+};
+
+void print_reuse(const tenon::ir::Graph& graph) {
+  tenon::ir::Reuse reuse = tenon::planner::plan_reuse(graph);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (size_t w = 0; w < reuse.in_place[i].size(); ++w)
+      std::cout << "node " << i << " " << graph.nodes[i].op << ": " << (reuse.in_place[i][w] ? "in place" : "on a copy") << "\n";
+    if (reuse.no_op[i]) std::cout << "node " << i << " " << graph.nodes[i].op << ": nothing to do\n";
+  }
+  for (size_t i = 0; i < reuse.written_already.size(); ++i)
+    std::cout << "write " << i << ": " << (reuse.written_already[i] ? "in place" : "copied") << "\n";
+}
+
+int usage() {
+  std::cerr << "usage: tenon-opt [--pass NAME]... [--reuse] [--dot] [--no-verify] [FILE]\npasses:\n";
+#define TENON_PASS(name, what) std::cerr << "  " #name "  " what "\n";
+#include "passes/passes.def"
+#undef TENON_PASS
+  return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> passes;
+  std::string file;
+  bool dot = false, reuse = false, verify = true;
+  for (int i = 1; i < argc; ++i) {
+    std::string arg = argv[i];
+    if (arg == "--pass" && i + 1 < argc && kPasses.count(argv[i + 1])) passes.push_back(argv[++i]);
+    else if (arg == "--dot") dot = true;
+    else if (arg == "--reuse") reuse = true;
+    else if (arg == "--no-verify") verify = false;
+    else if (!arg.empty() && arg[0] != '-' && file.empty()) file = arg;
+    else return usage();
+  }
+  try {
+    std::ifstream stream(file);
+    if (!file.empty() && !stream) {
+      std::cerr << "tenon-opt: cannot read " << file << "\n";
+      return 1;
+    }
+    std::istream& in = file.empty() ? std::cin : stream;
+    std::string text{std::istreambuf_iterator<char>(in), {}};
+    tenon::ir::Graph graph = tenon::ir::parse(text);
+    if (verify) tenon::ir::verify(graph);
+    for (const std::string& name : passes) {
+      kPasses.at(name)(graph);
+      if (verify) tenon::ir::verify(graph);
+    }
+    if (reuse) print_reuse(graph);
+    else std::cout << (dot ? tenon::ir::dot(graph) : tenon::ir::print(graph));
+  } catch (const tenon::Error& error) {
+    std::cerr << "tenon-opt: " << error.what() << "\n";
+    return 1;
+  }
+}

@@ -1,0 +1,26 @@
+// What the driver needs of libtorch's autograd: differentiating a recorded run without firing the
+// user's hooks twice, and looking at an autograd graph.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace tenon::driver {
+
+using Tensors = std::vector<at::Tensor>;
+
+// torch::autograd::grad with unused inputs allowed. Hooks of the inputs themselves do not run: the
+// gradients go on to the inputs through the engine afterwards, and run them there.
+Tensors differentiate(const Tensors& outputs, const Tensors& inputs, const Tensors& tangents, bool keep_graph, bool create_graph);
+
+// What stands between the outputs and the boundary tensors.
+struct AutogradGraph {
+  std::vector<std::string> obstacles;  // nodes that running the ops under autograd would not make again
+  bool spent = false;                  // some node of it ran already and let go of its saved tensors
+};
+AutogradGraph inspect(const Tensors& outputs, const Tensors& boundary, const std::unordered_map<const void*, bool>& nodes_run);
+
+}  // namespace tenon::driver

@@ -1,0 +1,74 @@
+#include "driver/backends.h"
+
+#include <map>
+#include <mutex>
+
+#include "base/error.h"
+#include "capture/listener.h"
+#include "ir/graph/print.h"
+#include "planner/reuse.h"
+
+namespace tenon {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, Backend> own;
+};
+
+Registry& registry() {
+  static Registry* r = new Registry;
+  return *r;
+}
+
+}  // namespace
+
+void register_backend(const std::string& name, Backend backend) {
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  if (name == "none" || name == "eager" || name == "aot_eager" || !r.own.emplace(name, std::move(backend)).second)
+    throw UserError(ErrorCode::backend, "a backend named '" + name + "' exists already; choose another name");
+}
+
+std::vector<std::string> backends() {
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  std::vector<std::string> names = {"none", "eager", "aot_eager"};
+  for (auto& [name, backend] : r.own) names.push_back(name);
+  return names;
+}
+
+namespace driver {
+
+BackendKind backend_kind(const std::string& name) {
+  if (name == "none") return BackendKind::none;
+  if (name == "eager") return BackendKind::autograd;
+  if (name == "aot_eager") return BackendKind::joint;
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  if (r.own.count(name)) return BackendKind::joint;
+  std::string known = "none, eager, aot_eager";
+  for (auto& [other, backend] : r.own) known += ", " + other;
+  throw UserError(ErrorCode::backend, "no backend is named '" + name + "'; there are: " + known);
+}
+
+std::shared_ptr<const Executable> build(const std::string& backend, ir::Graph graph, const std::vector<c10::IValue>& resources) {
+  ir::Reuse reuse = planner::plan_reuse(graph);
+  auto op_by_op = std::make_shared<const runtime::Interpreter>(std::move(graph), std::move(reuse), resources,
+                                                               capture::keys_above_backends());
+  Runner own;
+  Registry& r = registry();
+  std::unique_lock lock(r.mutex);
+  auto it = r.own.find(backend);
+  if (it != r.own.end()) {
+    Backend make = it->second;
+    lock.unlock();
+    own = make(ir::print(op_by_op->graph()), [op_by_op](std::vector<at::Tensor> inputs) {
+      return op_by_op->run(std::move(inputs), runtime::RunMode::kernels);
+    });
+  }
+  return std::make_shared<const Executable>(std::move(op_by_op), std::move(own));
+}
+
+}  // namespace driver
+}  // namespace tenon

@@ -1,0 +1,38 @@
+// Backends by name. Each turns a verified graph into an Executable.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "capture/functionalize.h"
+#include "runtime/interpreter.h"
+#include "tenon/compile.h"
+
+namespace tenon::driver {
+
+class Executable {
+ public:
+  Executable(std::shared_ptr<const runtime::Interpreter> op_by_op, Runner own) : op_by_op_(std::move(op_by_op)), own_(std::move(own)) {}
+
+  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, runtime::RunMode mode, bool keep_inputs = false) const {
+    if (own_ && mode == runtime::RunMode::kernels && !keep_inputs) return own_(std::move(inputs));
+    return op_by_op_->run(std::move(inputs), mode, keep_inputs);
+  }
+  const ir::Graph& graph() const { return op_by_op_->graph(); }
+
+ private:
+  std::shared_ptr<const runtime::Interpreter> op_by_op_;
+  Runner own_;
+};
+
+enum class BackendKind : uint8_t {
+  none,      // the program itself
+  autograd,  // the forward graph; autograd runs over it (where it would give the same gradients)
+  joint,     // forward and backward graphs
+};
+
+// Throws UserError(backend) for a name that nobody registered.
+BackendKind backend_kind(const std::string& name);
+std::shared_ptr<const Executable> build(const std::string& backend, ir::Graph graph, const std::vector<c10::IValue>& resources);
+
+}  // namespace tenon::driver

@@ -1,0 +1,159 @@
+// explain: what a region did, as text, JSON and Graphviz.
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iomanip>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "capture/functionalize.h"
+#include "driver/region.h"
+#include "ir/graph/dot.h"
+#include "ir/graph/parse.h"
+#include "ir/graph/print.h"
+#include "passes/eliminate_dead.h"
+
+namespace tenon {
+namespace driver {
+namespace {
+
+// The parts of a program that breaks split, each as a graph of its own.
+void add_parts(Recording& recording, const std::string& name, std::vector<Explanation::Graph>& out) {
+  const capture::Tape& tape = recording.tape();
+  std::vector<size_t> cuts = {0};
+  for (const capture::BreakEvent& event : tape.breaks) {
+    cuts.push_back(event.before_op);
+    cuts.push_back(event.before_op + 1);
+  }
+  cuts.push_back(recording.forward.ops);
+  size_t part = 0;
+  for (size_t i = 0; i + 1 < cuts.size(); i += 2) {
+    if (cuts[i] >= cuts[i + 1]) continue;
+    // What later parts and the caller read of this one.
+    capture::Results results;
+    auto add = [&](const capture::TensorRef& ref) {
+      if (!ref.defined()) return;
+      int32_t born = tape.storages[ref.storage].born;
+      if (born < static_cast<int32_t>(cuts[i]) || born >= static_cast<int32_t>(cuts[i + 1])) return;
+      if (std::find(results.refs.begin(), results.refs.end(), ref) == results.refs.end()) results.refs.push_back(ref);
+    };
+    for (size_t k = cuts[i + 1]; k < recording.forward.ops; ++k)
+      for (const capture::TapeArgument& arg : tape.ops[k].args) {
+        if (const auto* ref = std::get_if<capture::TensorRef>(&arg)) add(*ref);
+        else if (const auto* list = std::get_if<capture::TensorListRef>(&arg))
+          for (const auto& item : list->items) add(item);
+      }
+    for (const ResultInfo& info : recording.results) add(info.ref);
+    auto functional = capture::functionalize(tape, {cuts[i], cuts[i + 1]}, results, name + "_part" + std::to_string(part));
+    passes::eliminate_dead(functional.graph);
+    out.push_back({ir::print(functional.graph), "part " + std::to_string(++part) + " of a split program", functional.graph.nodes.size(), 0});
+  }
+}
+
+void add_graphs(const Variant& variant, std::vector<Explanation::Graph>& out) {
+  size_t calls = variant.answered.load();
+  if (variant.joint) {
+    const ir::Graph& joint = variant.joint->functional.graph;
+    out.push_back({ir::print(joint), "forward and backward", joint.nodes.size(), calls});
+  } else {
+    const ir::Graph& graph = variant.functional.graph;
+    out.push_back({ir::print(graph), variant.recording->tape().has_backward ? "whole step" : "forward", graph.nodes.size(), calls});
+  }
+}
+
+}  // namespace
+
+const char* phase_name(Phase phase) {
+  static const char* names[] = {
+#define TENON_PHASE(name, what) #name,
+#include "driver/phases.def"
+#undef TENON_PHASE
+  };
+  return names[static_cast<size_t>(phase)];
+}
+
+}  // namespace driver
+
+namespace detail {
+
+Explanation Region::explain() {
+  std::lock_guard lock(mutex_);
+  Explanation out = counts_;
+  for (const auto& variant : *variants_) {
+    driver::add_graphs(*variant, out.graphs);
+    out.answered += variant->answered.load();
+  }
+  out.calls += out.answered;
+  if (variants_->empty() && !candidates_.empty()) {
+    driver::add_parts(*candidates_.front(), options_.name, out.graphs);
+    out.guards = candidates_.front()->guards.describe();
+  } else if (!variants_->empty()) {
+    out.guards = variants_->front()->guards.describe();
+  }
+  for (size_t i = 0; i < phases_.seconds.size(); ++i)
+    out.phases.emplace_back(driver::phase_name(static_cast<driver::Phase>(i)), phases_.seconds[i]);
+  return out;
+}
+
+}  // namespace detail
+
+std::string Explanation::text() const {
+  std::ostringstream out;
+  out << "tenon: " << name << ", backend " << backend << "\n";
+  out << "  calls: " << calls << " (" << answered << " by a graph, " << recorded << " recorded, " << plain << " by the program alone)\n";
+  out << "  the program makes " << program_ops << " ops a call\n";
+  for (size_t i = 0; i < graphs.size(); ++i)
+    out << "  graph " << i << ": " << graphs[i].ops << " ops, " << graphs[i].served_as << ", answered " << graphs[i].calls << " calls\n";
+  out << "  breaks: " << breaks.size() << "\n";
+  for (const Break& b : breaks) out << "    " << b.op << " " << b.what << " at " << b.where << " (" << b.count << " times); " << b.instead << "\n";
+  if (!guards.empty()) out << "  guards:\n";
+  for (const std::string& guard : guards) out << "    " << guard << "\n";
+  out << "  recompiles: " << recompiles.size() << "\n";
+  for (size_t i = 0; i < recompiles.size() && i < 8; ++i) out << "    [" << recompiles[i].guard << "] " << recompiles[i].detail << "\n";
+  if (recompiles.size() > 8) out << "    and " << recompiles.size() - 8 << " more\n";
+  if (!obstacles.empty()) out << "  left to the program itself, because:\n";
+  for (const std::string& obstacle : obstacles) out << "    " << obstacle << "\n";
+  out << "  time:";
+  for (const auto& [phase, seconds] : phases) out << " " << phase << " " << std::fixed << std::setprecision(2) << seconds * 1e3 << " ms";
+  out << "\n";
+  return out.str();
+}
+
+std::string Explanation::json() const {
+  nlohmann::ordered_json j;
+  j["name"] = name;
+  j["backend"] = backend;
+  j["calls"] = calls;
+  j["answered"] = answered;
+  j["recorded"] = recorded;
+  j["plain"] = plain;
+  j["program_ops"] = program_ops;
+  j["graphs"] = nlohmann::ordered_json::array();
+  for (const Graph& g : graphs) j["graphs"].push_back({{"served_as", g.served_as}, {"ops", g.ops}, {"calls", g.calls}, {"text", g.text}});
+  j["breaks"] = nlohmann::ordered_json::array();
+  for (const Break& b : breaks)
+    j["breaks"].push_back({{"op", b.op}, {"what", b.what}, {"where", b.where}, {"instead", b.instead}, {"count", b.count}});
+  j["guards"] = guards;
+  j["recompiles"] = nlohmann::ordered_json::array();
+  for (const Recompile& r : recompiles) j["recompiles"].push_back({{"guard", r.guard}, {"detail", r.detail}});
+  j["obstacles"] = obstacles;
+  for (const auto& [phase, seconds] : phases) j["seconds"][phase] = seconds;
+  return j.dump(2);
+}
+
+std::string Explanation::dot(size_t graph) const { return graph < graphs.size() ? ir::dot(ir::parse(graphs[graph].text)) : ""; }
+
+bool Explanation::svg(const std::string& path, size_t graph) const {
+  std::string picture = dot(graph);
+  if (picture.empty()) return false;
+  std::string quoted = "'";
+  for (char c : path) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  FILE* pipe = popen(("dot -Tsvg -o " + quoted + "' 2>/dev/null").c_str(), "w");
+  if (!pipe) return false;
+  bool written = std::fwrite(picture.data(), 1, picture.size(), pipe) == picture.size();
+  return pclose(pipe) == 0 && written;
+}
+
+std::ostream& operator<<(std::ostream& out, const Explanation& explanation) { return out << explanation.text(); }
+
+}  // namespace tenon

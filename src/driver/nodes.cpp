@@ -1,0 +1,209 @@
+#include "driver/nodes.h"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "base/error.h"
+#include "capture/listener.h"
+#include "driver/autograd.h"
+
+namespace tenon::driver {
+namespace {
+
+using torch::autograd::Node;
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+// The defined tangents and the outputs that they belong to.
+struct Asked {
+  Tensors outputs, tangents;
+  std::vector<bool> defined;
+};
+
+Asked asked_for(const variable_list& tangents, const Tensors& outputs) {
+  Asked out;
+  for (size_t i = 0; i < tangents.size(); ++i) {
+    out.defined.push_back(tangents[i].defined());
+    if (!tangents[i].defined()) continue;
+    out.outputs.push_back(outputs[i]);
+    out.tangents.push_back(tangents[i]);
+  }
+  return out;
+}
+
+// Over a recorded run: its own autograd graph is still there.
+struct RecordedNode : Node {
+  std::shared_ptr<Recording> recording;
+  Tensors outputs;  // as the run returned them
+  Tensors inputs;   // differentiable externals
+
+  variable_list apply(variable_list&& tangents) override {
+    if (outputs.empty())
+      throw UserError(ErrorCode::backward, "the gradient of a compiled function was asked for a second time; pass retain_graph=true the first time");
+    Asked asked = asked_for(tangents, outputs);
+    if (asked.outputs.empty()) return variable_list(inputs.size());
+    bool create = at::GradMode::is_enabled();
+    bool keep = torch::autograd::get_current_graph_task_keep_graph() || create;
+    std::lock_guard lock(recording->backward_mutex);
+    if (create || recording->backward || capture::current_listener()) return differentiate(asked.outputs, inputs, asked.tangents, keep, create);
+    return record(asked, keep);
+  }
+
+  variable_list record(const Asked& asked, bool keep) {
+    capture::Recorder& recorder = recording->recorder;
+    RecordedBackward backward;
+    backward.first_op = recording->tape().ops.size();
+    backward.tangent_defined = asked.defined;
+    for (size_t i = 0; i < asked.tangents.size(); ++i) {
+      int32_t number = recorder.add_external(capture::External::Kind::tangent, static_cast<int32_t>(i), "tangent " + std::to_string(i), asked.tangents[i]);
+      backward.tangents.push_back(recording->tape().externals[number].ref);
+    }
+    Tensors gradients;
+    {
+      capture::ListenScope listen(&recorder);
+      gradients = differentiate(asked.outputs, inputs, asked.tangents, keep, false);
+    }
+    for (const at::Tensor& gradient : gradients) backward.gradients.push_back(recorder.refer(gradient));
+    recording->backward = std::move(backward);
+    return gradients;
+  }
+
+  void release_variables() override { outputs.clear(); }
+};
+
+// Over a graph's answer.
+struct GraphNode : Node {
+  std::shared_ptr<const Variant> variant;
+  std::vector<SavedVariable> externals;  // that the backward graph or a second forward reads; empty ones for the rest
+  Tensors saved;
+  bool released = false;
+
+  variable_list apply(variable_list&& tangents) override {
+    if (released)
+      throw UserError(ErrorCode::backward, "the gradient of a compiled function was asked for a second time; pass retain_graph=true the first time");
+    bool create = at::GradMode::is_enabled();
+    if (create || !matches(tangents)) return run_again(tangents, create);
+    const Joint& joint = *variant->joint;
+    const capture::Tape& tape = variant->recording->tape();
+    Tensors bound(tape.externals.size());
+    for (size_t i = 0; i < externals.size(); ++i) bound[i] = externals[i].unpack();
+    size_t next = 0;
+    for (size_t i = 0; i < tape.externals.size(); ++i)
+      if (tape.externals[i].kind == capture::External::Kind::tangent) {
+        while (!tangents[next].defined()) ++next;
+        bound[i] = tangents[next++];
+      } else if (!bound[i].defined() && i >= externals.size()) {
+        bound[i] = variant->recording->held.size() > i ? variant->recording->held[i] : at::Tensor();
+      }
+    Tensors joint_inputs = bind_inputs(joint.functional.inputs, bound);
+    Tensors inputs;
+    for (const autodiff::BackwardInput& input : joint.backward_inputs)
+      inputs.push_back(input.saved ? saved[input.index] : joint_inputs[input.index]);
+    auto mode = capture::current_listener() ? runtime::RunMode::visible : runtime::RunMode::kernels;
+    Tensors outputs = joint.backward->run(std::move(inputs), mode);
+    outputs.insert(outputs.begin(), joint.functional.forward_outputs, at::Tensor());
+    variable_list gradients;
+    for (size_t i = joint.forward_results; i < joint.functional.results.size(); ++i)
+      gradients.push_back(bind_result(joint.functional.results[i], outputs, bound, tape));
+    return gradients;
+  }
+
+  bool matches(const variable_list& tangents) const {
+    const Joint* joint = variant->joint.get();
+    if (!joint) {
+      variant->wants_backward = true;
+      return false;
+    }
+    size_t next = 0;
+    for (size_t i = 0; i < tangents.size(); ++i) {
+      if (tangents[i].defined() != joint->tangent_defined[i]) return false;
+      if (!tangents[i].defined()) continue;
+      const capture::Geometry& g = joint->tangents[next++];
+      if (tangents[i].layout() != at::kStrided || tangents[i].scalar_type() != g.dtype ||
+          tangents[i].sizes() != c10::IntArrayRef(g.sizes) || tangents[i].strides() != c10::IntArrayRef(g.strides))
+        return false;
+    }
+    return true;
+  }
+
+  // A gradient that was not recorded: run the forward graph under autograd and differentiate that.
+  variable_list run_again(const variable_list& tangents, bool create) {
+    if (!variant->can_rerun) {
+      variant->wants_backward = true;
+      throw UserError(ErrorCode::backward,
+                      "this combination of outputs, gradient layout or create_graph was not recorded for '" + variant->functional.graph.name +
+                          "', and the function cannot be run again for it; the next call records it, or compile with backend 'none'");
+    }
+    at::AutoGradMode on(true);
+    Tensors bound(externals.size());
+    for (size_t i = 0; i < externals.size(); ++i) bound[i] = externals[i].unpack();
+    Tensors outputs = variant->forward->run(bind_inputs(variant->functional.inputs, bound), runtime::RunMode::autograd, /*keep_inputs=*/true);
+    Tensors results, inputs;
+    for (int32_t i : variant->recording->differentiable_results)
+      results.push_back(bind_result(variant->functional.results[i], outputs, bound, variant->recording->tape()));
+    for (int32_t i : variant->recording->differentiable_externals) inputs.push_back(bound[i]);
+    Asked asked = asked_for(tangents, results);
+    if (asked.outputs.empty()) return variable_list(inputs.size());
+    return differentiate(asked.outputs, inputs, asked.tangents, create, create);
+  }
+
+  void release_variables() override {
+    released = true;
+    saved.clear();
+    externals.clear();
+  }
+};
+
+// Over results that were differentiated inside the compiled function.
+struct SpentNode : Node {
+  variable_list apply(variable_list&&) override {
+    throw UserError(ErrorCode::backward,
+                    "this result was differentiated inside the compiled function already; call backward() only there, "
+                    "or pass retain_graph=true inside and compile without the backward");
+  }
+};
+
+}  // namespace
+
+void lead_through_node(const std::shared_ptr<Recording>& recording, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor*>& results) {
+  if (recording->spent) return;
+  auto node = c10::make_intrusive<RecordedNode>();
+  node->recording = recording;
+  node->inputs = inputs;
+  node->set_next_edges(torch::autograd::collect_next_edges(node->inputs));
+  for (int32_t i : recording->differentiable_results) {
+    at::Tensor original = *results[i];
+    node->outputs.push_back(original);
+    at::Tensor shown = original.detach();
+    torch::autograd::set_history(shown, node);
+    for (size_t k = 0; k < results.size(); ++k)
+      if (results[k]->is_same(original)) *results[k] = shown;
+  }
+}
+
+void attach_history(const std::shared_ptr<const Variant>& variant, std::vector<at::Tensor>& results, const std::vector<at::Tensor>& externals,
+                    std::vector<at::Tensor> saved) {
+  const Recording& recording = *variant->recording;
+  if (recording.spent) {
+    auto node = c10::make_intrusive<SpentNode>();
+    for (int32_t i : recording.differentiable_results) torch::autograd::set_history(results[i], node);
+    return;
+  }
+  auto node = c10::make_intrusive<GraphNode>();
+  node->variant = variant;
+  node->saved = std::move(saved);
+  Tensors inputs;
+  for (int32_t i : recording.differentiable_externals) inputs.push_back(externals[i]);
+  node->set_next_edges(torch::autograd::collect_next_edges(inputs));
+  node->externals.reserve(externals.size());
+  for (size_t i = 0; i < externals.size(); ++i) {
+    bool needed = variant->backward_reads.empty() || variant->backward_reads[i];
+    node->externals.emplace_back(needed ? externals[i] : at::Tensor(), /*is_output=*/false);
+  }
+  for (int32_t i : recording.differentiable_results) torch::autograd::set_history(results[i], node);
+}
+
+}  // namespace tenon::driver

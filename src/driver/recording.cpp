@@ -1,0 +1,262 @@
+#include "driver/recording.h"
+
+#include <ATen/autocast_mode.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/csrc/jit/python/update_graph_executor_opt.h>
+#include <torch/csrc/jit/runtime/profiling_graph_executor_impl.h>
+
+#include <unordered_map>
+
+#include "driver/autograd.h"
+#include "driver/nodes.h"
+
+namespace tenon::driver {
+namespace {
+
+using capture::External;
+
+// A cast of a weight that autocast cached before the run would enter the tape as a stranger.
+class AutocastCacheOff {
+ public:
+  AutocastCacheOff() : was_(at::autocast::is_autocast_cache_enabled()) { at::autocast::set_autocast_cache_enabled(false); }
+  ~AutocastCacheOff() { at::autocast::set_autocast_cache_enabled(was_); }
+
+ private:
+  bool was_;
+};
+
+// TorchScript would profile, specialise and fuse behind the dispatcher's back.
+class PlainTorchScript {
+ public:
+  PlainTorchScript()
+      : profiling_(torch::jit::getProfilingMode().exchange(false)), optimize_(torch::jit::getGraphExecutorOptimize()) {
+    torch::jit::setGraphExecutorOptimize(false);
+  }
+  ~PlainTorchScript() {
+    torch::jit::setGraphExecutorOptimize(optimize_);
+    torch::jit::getProfilingMode() = profiling_;
+  }
+
+ private:
+  bool profiling_, optimize_;
+};
+
+const void* history_of(const at::Tensor& tensor) { return tensor.grad_fn().get(); }
+
+// What a tensor that existed before looked like.
+struct Before {
+  at::Tensor tensor;
+  capture::Geometry geometry;
+  const void* history = nullptr;
+  bool requires_grad = false;
+  const c10::TensorImpl* gradient = nullptr;
+};
+
+class Run {
+ public:
+  Run(const detail::Leaves& in, const Options& options, Known& known) : in_(in), known_(known) {
+    detail::WatchedParts parts;
+    for (const Watched& watched : options.watch) watched.list(parts);
+    recording_ = std::make_shared<Recording>(in, std::move(parts.numbers), capture::RecordOptions{options.fullgraph});
+    for (size_t i = 0; i < in.tensors.size(); ++i)
+      if (in.tensors[i]->defined()) know(External::Kind::argument, static_cast<int32_t>(i), "argument " + std::to_string(i), *in.tensors[i]);
+    for (auto& [name, tensor] : parts.tensors)
+      if (tensor.defined()) know(External::Kind::state, 0, name, tensor);
+    for (auto& weak : known_)
+      if (auto impl = weak.lock()) note_before(at::Tensor(std::move(impl)));
+  }
+
+  std::shared_ptr<Recording> run(const std::function<detail::Outcome()>& body) {
+    detail::Outcome outcome;
+    {
+      AutocastCacheOff no_cache;
+      PlainTorchScript plain;
+      capture::ListenScope listen(&recording_->recorder);
+      outcome = body();
+    }
+    Recording& r = *recording_;
+    r.prototype = outcome.prototype;
+    note_results(outcome.tensors);
+    hold_externals();
+    note_changes();
+    note_autograd(outcome.tensors);
+    r.forward = {r.tape().ops.size(), r.tape().externals.size()};
+    std::vector<bool> gradient_defined;
+    for (size_t i = 0; i < r.tape().externals.size(); ++i) {
+      at::Tensor tensor = tensor_of(i);
+      auto known = tensor.defined() ? before_.find(tensor.unsafeGetTensorImpl()) : before_.end();
+      gradient_defined.push_back(known != before_.end() && known->second.gradient);
+    }
+    r.guards.close(r.tape(), r.held, r.touches_gradients, gradient_defined);
+    if (!r.tape().breaks.empty()) r.obstacles.push_back("it splits at " + std::to_string(r.tape().breaks.size()) + " places (see breaks)");
+    for (const std::string& text : r.tape().obstacles) r.obstacles.push_back(text);
+    if (r.needs_grad() && r.obstacles.empty()) lead_through_node(recording_, boundary_, outcome.tensors);
+    return recording_;
+  }
+
+ private:
+  void know(External::Kind kind, int32_t index, const std::string& name, const at::Tensor& tensor) {
+    recording_->recorder.add_external(kind, index, name, tensor);
+    note_before(tensor);
+  }
+
+  void note_before(const at::Tensor& tensor) {
+    if (before_.count(tensor.unsafeGetTensorImpl())) return;
+    Before b{tensor, {}, history_of(tensor), tensor.requires_grad()};
+    if (tensor.layout() == at::kStrided) b.geometry = capture::geometry_of(tensor);
+    if (b.requires_grad && tensor.is_leaf() && tensor.grad().defined()) b.gradient = tensor.grad().unsafeGetTensorImpl();
+    before_.emplace(tensor.unsafeGetTensorImpl(), std::move(b));
+  }
+
+  void note_results(const std::vector<at::Tensor*>& tensors) {
+    Recording& r = *recording_;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const at::Tensor& tensor = *tensors[i];
+      ResultInfo info;
+      if (tensor.defined()) {
+        if (tensor.layout() == at::kStrided && r.recorder.storage_number(tensor) < 0)
+          r.obstacles.push_back("it returns a tensor that no recorded op made");
+        info.ref = r.recorder.refer(tensor);
+        info.requires_grad = tensor.requires_grad();
+        info.inference = tensor.is_inference();
+        for (size_t k = 0; k < i; ++k)
+          if (tensors[k]->is_same(tensor)) info.same_as_result = static_cast<int32_t>(k);
+        for (size_t e = 0; e < r.tape().externals.size(); ++e)
+          if (r.tape().externals[e].weak._unsafe_get_target() == tensor.unsafeGetTensorImpl() && info.same_as_external < 0)
+            info.same_as_external = static_cast<int32_t>(e);
+        bool made_inside = info.ref.defined() && r.tape().storages[info.ref.storage].born >= 0;
+        if (made_inside && info.inference && !r.settings.inference_mode) r.inference = true;
+      }
+      r.results.push_back(std::move(info));
+    }
+    for (const ResultInfo& info : r.results)
+      if (r.inference && info.ref.defined() && !info.inference) r.obstacles.push_back("only some results were made in inference mode");
+  }
+
+  // Strong handles for what is not found by position, and the leaves for the next time.
+  void hold_externals() {
+    Recording& r = *recording_;
+    for (External& e : r.tape().externals) {
+      at::Tensor handle;
+      if (e.kind == External::Kind::state || e.kind == External::Kind::met) {
+        if (auto impl = e.weak.lock()) {
+          handle = at::Tensor(std::move(impl));
+        } else if (auto storage = e.weak_storage.lock()) {
+          handle = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                                            c10::scalarTypeToTypeMeta(e.ref.geometry.dtype));
+          handle.unsafeGetTensorImpl()->set_sizes_and_strides(e.ref.geometry.sizes, e.ref.geometry.strides, e.ref.geometry.offset);
+          e.ref.requires_grad = false;
+        } else if (!e.is_number()) {
+          r.obstacles.push_back("a tensor that was made where the dispatcher does not see it (from_blob, another thread)");
+        }
+        if (handle.defined() && e.ref.requires_grad && handle.is_leaf() && !before_.count(handle.unsafeGetTensorImpl())) {
+          r.new_leaves = true;
+          known_.push_back(e.weak);
+        }
+      }
+      r.held.push_back(std::move(handle));
+    }
+  }
+
+  at::Tensor tensor_of(size_t external) const {
+    const External& e = recording_->tape().externals[external];
+    if (e.kind == External::Kind::argument) return *in_.tensors[e.index];
+    return recording_->held[external];
+  }
+
+  // Sizes, history and gradients of what was there before.
+  void note_changes() {
+    Recording& r = *recording_;
+    for (auto& [impl, b] : before_) {
+      if (b.tensor.layout() != at::kStrided) continue;
+      if (!(capture::geometry_of(b.tensor) == b.geometry)) r.obstacles.push_back("it changes the sizes of a tensor that it was given");
+      if (b.tensor.requires_grad() != b.requires_grad || history_of(b.tensor) != b.history)
+        r.obstacles.push_back("it changes the autograd history of a tensor that it was given");
+    }
+    r.touches_gradients = r.tape().has_backward;
+    size_t externals = r.tape().externals.size();
+    for (size_t i = 0; i < externals; ++i) {
+      External e = r.tape().externals[i];
+      if (e.kind == External::Kind::gradient) {
+        r.touches_gradients = true;
+        continue;
+      }
+      at::Tensor leaf = tensor_of(i);
+      if (!leaf.defined() || !e.ref.requires_grad || !leaf.is_leaf()) continue;
+      if (std::any_of(r.tape().externals.begin(), r.tape().externals.begin() + static_cast<ptrdiff_t>(i),
+                      [&](const External& o) { return o.weak._unsafe_get_target() == e.weak._unsafe_get_target(); }))
+        continue;
+      auto known = before_.find(leaf.unsafeGetTensorImpl());
+      const void* was = known == before_.end() ? nullptr : known->second.gradient;
+      at::Tensor now = leaf.grad();
+      if (now.defined() ? now.unsafeGetTensorImpl() == was : was == nullptr) continue;
+      r.touches_gradients = true;
+      GradientEffect effect{static_cast<int32_t>(i)};
+      if (now.defined()) {
+        if (now.requires_grad()) r.obstacles.push_back("it leaves a gradient that requires grad");
+        if (now.layout() == at::kStrided && r.recorder.storage_number(now) < 0) r.obstacles.push_back("a gradient that no recorded op made");
+        effect.result = static_cast<int32_t>(r.extra.size());
+        r.extra.push_back(r.recorder.refer(now));
+      }
+      r.gradient_effects.push_back(effect);
+    }
+    r.held.resize(r.tape().externals.size());
+  }
+
+  void note_autograd(const std::vector<at::Tensor*>& tensors) {
+    Recording& r = *recording_;
+    Tensors outputs;
+    Tensors& boundary = boundary_;
+    std::vector<int32_t> results;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const ResultInfo& info = r.results[i];
+      if (!info.requires_grad || !info.ref.defined() || info.same_as_result >= 0) continue;
+      if (r.tape().storages[info.ref.storage].born < 0) continue;  // a view of something given: made again by itself
+      if (tensors[i]->is_leaf()) r.obstacles.push_back("it returns a leaf of autograd that it made");
+      if (tensors[i]->retains_grad()) r.obstacles.push_back("it returns a tensor with retain_grad()");
+      for (size_t k = 0; k < tensors.size(); ++k)
+        if (k != i && r.results[k].ref.storage == info.ref.storage && r.results[k].same_as_result < 0)
+          r.obstacles.push_back("it returns tensors that require grad and share memory");
+      outputs.push_back(*tensors[i]);
+      results.push_back(static_cast<int32_t>(i));
+    }
+    if (outputs.empty()) return;
+    for (size_t i = 0; i < r.tape().externals.size(); ++i) {
+      at::Tensor tensor = tensor_of(i);
+      if (!tensor.defined() || !tensor.requires_grad() || r.tape().externals[i].kind == External::Kind::gradient) continue;
+      if (std::any_of(boundary.begin(), boundary.end(), [&](const at::Tensor& t) { return t.is_same(tensor); })) continue;
+      boundary.push_back(tensor);
+      r.differentiable_externals.push_back(static_cast<int32_t>(i));
+    }
+    AutogradGraph graph = inspect(outputs, boundary, r.tape().nodes_run);
+    r.autograd_obstacles = std::move(graph.obstacles);
+    if (r.tape().has_backward) r.autograd_obstacles.push_back("it differentiates inside");
+    r.spent = graph.spent;
+    r.differentiable_results = std::move(results);
+    if (r.spent) r.differentiable_externals.clear();
+  }
+
+  const detail::Leaves& in_;
+  Known& known_;
+  std::shared_ptr<Recording> recording_;
+  std::unordered_map<const c10::TensorImpl*, Before> before_;
+  Tensors boundary_;  // the differentiable externals
+};
+
+}  // namespace
+
+capture::Results Recording::forward_results() const {
+  capture::Results out;
+  for (const ResultInfo& info : results) out.refs.push_back(info.ref);
+  for (const capture::TensorRef& ref : extra) out.refs.push_back(ref);
+  out.forward = out.refs.size();
+  return out;
+}
+
+std::shared_ptr<Recording> record_run(const detail::Leaves& in, const Options& options, Known& known,
+                                      const std::function<detail::Outcome()>& body) {
+  return Run(in, options, known).run(body);
+}
+
+}  // namespace tenon::driver

@@ -1,0 +1,166 @@
+#include "driver/region.h"
+
+#include <algorithm>
+
+#include "capture/listener.h"
+#include "capture/source.h"
+
+namespace tenon::detail {
+namespace {
+
+// A program that does not agree with its last recording, or that no graph can answer for, is
+// recorded only this often.
+constexpr size_t kPatience = 8;
+constexpr size_t kRetryEvery = 16;
+
+template <class List, class T>
+void add_once(List& list, const T& item) {
+  if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
+}
+
+}  // namespace
+
+Region::Region(Options options) : options_(std::move(options)), kind_(driver::backend_kind(options_.backend)) {
+  counts_.name = options_.name;
+  counts_.backend = options_.backend;
+}
+
+Answer Region::answer(const Leaves& in) {
+  // Inside another function's recording this one is part of that program.
+  if (kind_ == driver::BackendKind::none || capture::current_listener()) return {};
+  std::shared_ptr<const Variants> variants;
+  {
+    std::lock_guard lock(mutex_);
+    variants = variants_;
+  }
+  for (const auto& variant : *variants) {
+    if (!variant->guards.check(in, nullptr)) continue;
+    std::shared_ptr<driver::Variant> ready = with_backward(variant);
+    if (!ready->ready()) return {};
+    return driver::run_variant(ready, in);
+  }
+  return {};
+}
+
+// A variant whose backward has been recorded meanwhile gets its joint graph.
+std::shared_ptr<driver::Variant> Region::with_backward(const std::shared_ptr<driver::Variant>& variant) {
+  driver::Recording& recording = *variant->recording;
+  if (variant->joint || !recording.needs_grad() || (variant->use_autograd && variant->autograd_runs)) return variant;
+  std::lock_guard lock(mutex_);
+  {
+    std::lock_guard backward(recording.backward_mutex);
+    if (!recording.backward || recording.backward_refused) return variant;
+    recording.backward_refused = true;  // tried once
+  }
+  std::vector<std::string> obstacles;
+  auto better = driver::make_variant(variant->recording, options_, phases_, obstacles);
+  if (!better || !better->joint) return variant;
+  publish(better, variant.get());
+  return better;
+}
+
+void Region::publish(std::shared_ptr<driver::Variant> variant, const driver::Variant* replaces) {
+  auto next = std::make_shared<Variants>();
+  if (replaces) variant->answered += replaces->answered.load();
+  next->push_back(variant);
+  for (const auto& other : *variants_)
+    if (other.get() != replaces) next->push_back(other);
+  variants_ = std::move(next);
+}
+
+std::shared_ptr<driver::Recording> Region::find_candidate(const Leaves& in) {
+  for (const auto& candidate : candidates_)
+    if (candidate->guards.check(in, nullptr)) return candidate;
+  return nullptr;
+}
+
+void Region::record(const Leaves& in, const std::function<Outcome()>& body) {
+  bool plain = kind_ == driver::BackendKind::none || capture::current_listener();
+  if (!plain) {
+    std::lock_guard lock(mutex_);
+    ++counts_.calls;
+    if (auto candidate = find_candidate(in)) {
+      size_t tries = candidate->mismatches++;
+      bool hopeless = !candidate->obstacles.empty() || tries >= kPatience;
+      plain = hopeless && tries % kRetryEvery != 0 && !options_.fullgraph;
+    }
+    if (plain) ++counts_.plain;
+  }
+  if (plain) {
+    body();
+    return;
+  }
+  driver::Known known;
+  {
+    std::lock_guard lock(mutex_);
+    known = known_;
+  }
+  driver::Phases spent;
+  auto recording = spent.time(driver::Phase::record, [&] { return driver::record_run(in, options_, known, body); });
+  std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < spent.seconds.size(); ++i) phases_.seconds[i] += spent.seconds[i];
+  known_ = std::move(known);
+  ++counts_.recorded;
+  counts_.program_ops = recording->tape().calls;
+  learn(in, std::move(recording));
+}
+
+void Region::note_breaks(const driver::Recording& recording) {
+  for (const capture::BreakEvent& event : recording.recorder.tape().breaks) {
+    std::string where = capture::user_line(event.frames);
+    auto known = std::find_if(counts_.breaks.begin(), counts_.breaks.end(),
+                              [&](const Explanation::Break& b) { return b.op == event.op && b.where == where; });
+    if (known != counts_.breaks.end()) ++known->count;
+    else counts_.breaks.push_back({event.op, event.what, where, event.instead, 1});
+  }
+}
+
+void Region::learn(const Leaves& in, std::shared_ptr<driver::Recording> recording) {
+  note_breaks(*recording);
+  for (const std::string& text : recording->obstacles) add_once(counts_.obstacles, text);
+  std::shared_ptr<driver::Recording> earlier = find_candidate(in);
+  if (!earlier && !candidates_.empty()) {
+    capture::GuardFailure failure;
+    candidates_.front()->guards.check(in, &failure);
+    counts_.recompiles.push_back({capture::guard_name(failure.kind), failure.subject});
+  }
+  if (earlier) std::erase(candidates_, earlier);
+  bool agrees = false;
+  if (earlier && recording->obstacles.empty() && earlier->obstacles.empty()) {
+    recording->last_difference = capture::first_difference(earlier->tape(), earlier->forward, recording->tape(), recording->forward);
+    agrees = recording->last_difference.empty();
+    if (!agrees) {
+      recording->mismatches = earlier->mismatches;
+      counts_.recompiles.push_back({"replay", recording->last_difference});
+    }
+  } else if (earlier) {
+    recording->mismatches = earlier->mismatches;
+  }
+  candidates_.insert(candidates_.begin(), recording);
+  bool trusted = agrees || (options_.trust == Trust::pure && !earlier);
+  if (!recording->obstacles.empty() || !trusted || recording->new_leaves) return;
+
+  const driver::Variant* replaces = nullptr;
+  for (const auto& variant : *variants_)
+    if (variant->guards.check(in, nullptr)) replaces = variant.get();
+  std::vector<std::string> obstacles;
+  {
+    // The earlier run may have been differentiated already.
+    std::unique_lock<std::mutex> backward;
+    if (earlier) backward = std::unique_lock(earlier->backward_mutex);
+    bool earlier_knows = agrees && earlier->backward && !earlier->new_leaves;
+    auto variant = driver::make_variant(earlier_knows ? earlier : recording, options_, phases_, obstacles);
+    if (variant) publish(std::move(variant), replaces);
+  }
+  for (const std::string& text : obstacles) {
+    add_once(recording->obstacles, text);
+    add_once(counts_.obstacles, text);
+  }
+}
+
+std::shared_ptr<Region> make_region(Options options) { return std::make_shared<Region>(std::move(options)); }
+Answer answer(Region& region, const Leaves& in) { return region.answer(in); }
+void record(Region& region, const Leaves& in, const std::function<Outcome()>& body) { region.record(in, body); }
+Explanation explain(Region& region) { return region.explain(); }
+
+}  // namespace tenon::detail

@@ -1,0 +1,43 @@
+// A region: what stands behind one compiled function. Finds the variant that may answer a call,
+// or runs the program, records it and decides whether the recording may answer next time.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "driver/recording.h"
+#include "driver/variant.h"
+#include "tenon/inspect.h"
+
+namespace tenon::detail {
+
+class Region {
+ public:
+  explicit Region(Options options);
+
+  Answer answer(const Leaves& in);
+  void record(const Leaves& in, const std::function<Outcome()>& body);
+  Explanation explain();
+
+ private:
+  using Variants = std::vector<std::shared_ptr<driver::Variant>>;
+
+  std::shared_ptr<driver::Recording> find_candidate(const Leaves& in);
+  void learn(const Leaves& in, std::shared_ptr<driver::Recording> recording);
+  void note_breaks(const driver::Recording& recording);
+  void publish(std::shared_ptr<driver::Variant> variant, const driver::Variant* replaces);
+  std::shared_ptr<driver::Variant> with_backward(const std::shared_ptr<driver::Variant>& variant);
+
+  Options options_;
+  driver::BackendKind kind_;
+  std::mutex mutex_;
+  std::shared_ptr<const Variants> variants_ = std::make_shared<Variants>();
+  std::vector<std::shared_ptr<driver::Recording>> candidates_;
+  driver::Known known_;
+  driver::Phases phases_;
+  Explanation counts_;  // calls, breaks, recompiles, obstacles
+};
+
+}  // namespace tenon::detail

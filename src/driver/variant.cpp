@@ -1,0 +1,236 @@
+#include "driver/variant.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/as_strided.h>
+#include <c10/core/InferenceMode.h>
+
+#include <optional>
+
+#include "base/error.h"
+#include "capture/listener.h"
+#include "driver/nodes.h"
+#include "ir/graph/parse.h"
+#include "ir/graph/print.h"
+#include "ir/graph/verify.h"
+#include "passes/eliminate_dead.h"
+
+namespace tenon::driver {
+namespace {
+
+using capture::External;
+using capture::ResultBinding;
+using runtime::RunMode;
+using Tensors = std::vector<at::Tensor>;
+
+void check_graph(const ir::Graph& graph) {
+  ir::verify(graph);
+  // The text form is the interface to other backends and to tools: it must tell everything.
+  static const bool check_text = std::getenv("TENON_CHECK_TEXT") != nullptr;
+  if (!check_text) return;
+  std::string text = ir::print(graph);
+  ir::Graph again = ir::parse(text);
+  ir::verify(again);
+  if (ir::print(again) != text) throw InternalError("a graph changed on its way through text:\n" + text);
+}
+
+bool has_ordered_nodes(const ir::Graph& graph) {
+  for (const ir::Node& node : graph.nodes)
+    if (node.ordered) return true;
+  return false;
+}
+
+// Handles for what only the backward met. False if some of it is gone.
+bool hold_backward_externals(Recording& recording) {
+  const auto& externals = recording.tape().externals;
+  recording.held.resize(externals.size());
+  for (size_t i = recording.forward.externals; i < externals.size(); ++i) {
+    if (externals[i].kind == External::Kind::tangent || externals[i].is_number()) continue;
+    auto impl = externals[i].weak.lock();
+    if (externals[i].kind != External::Kind::met || !impl) return false;
+    recording.held[i] = at::Tensor(std::move(impl));
+  }
+  return true;
+}
+
+std::unique_ptr<Joint> make_joint(Recording& recording, const Options& options, Phases& phases) {
+  if (!hold_backward_externals(recording)) return nullptr;
+  auto joint = std::make_unique<Joint>();
+  const RecordedBackward& backward = *recording.backward;
+  capture::Results results = recording.forward_results();
+  joint->forward_results = results.forward;
+  results.refs.insert(results.refs.end(), backward.gradients.begin(), backward.gradients.end());
+  joint->functional = phases.time(Phase::functionalize, [&] {
+    auto functional = capture::functionalize(recording.tape(), {0, SIZE_MAX, backward.first_op}, results, options.name);
+    passes::eliminate_dead(functional.graph);
+    return functional;
+  });
+  if (!joint->functional.obstacles.empty()) return nullptr;
+  auto parts = phases.time(Phase::partition, [&] {
+    auto p = autodiff::partition(joint->functional.graph, joint->functional.forward_outputs);
+    passes::eliminate_dead(p.forward);
+    passes::eliminate_dead(p.backward);
+    return p;
+  });
+  phases.time(Phase::verify, [&] {
+    check_graph(joint->functional.graph);
+    check_graph(parts.forward);
+    check_graph(parts.backward);
+  });
+  joint->backward_inputs = std::move(parts.backward_inputs);
+  for (int32_t i : parts.forward_inputs) joint->forward_inputs.push_back(joint->functional.inputs[i]);
+  phases.time(Phase::build, [&] {
+    joint->forward = build(options.backend, std::move(parts.forward), joint->functional.resources);
+    joint->backward = build(options.backend, std::move(parts.backward), joint->functional.resources);
+  });
+  joint->tangent_defined = backward.tangent_defined;
+  for (const capture::TensorRef& ref : backward.tangents) joint->tangents.push_back(ref.geometry);
+  return joint;
+}
+
+std::vector<bool> externals_read(const Joint& joint, size_t externals) {
+  std::vector<bool> read(externals, false);
+  for (const autodiff::BackwardInput& input : joint.backward_inputs)
+    if (!input.saved && joint.functional.inputs[input.index].external >= 0) read[joint.functional.inputs[input.index].external] = true;
+  for (size_t i = joint.forward_results; i < joint.functional.results.size(); ++i)
+    if (joint.functional.results[i].kind == ResultBinding::Kind::external) read[joint.functional.results[i].index] = true;
+  return read;
+}
+
+void set_gradients(const Variant& variant, const Tensors& outputs, const Tensors& externals) {
+  const Recording& recording = *variant.recording;
+  for (const GradientEffect& effect : recording.gradient_effects) {
+    at::Tensor leaf = externals[effect.external];
+    if (effect.result < 0) {
+      leaf.mutable_grad().reset();
+      continue;
+    }
+    const ResultBinding& binding = variant.functional.results[recording.results.size() + effect.result];
+    leaf.mutable_grad() = bind_result(binding, outputs, externals, recording.recorder.tape());
+  }
+}
+
+void bump_versions(const capture::Functional& functional, const Tensors& externals) {
+  // Tensors on one storage that share a version counter would be counted twice; one is enough.
+  std::vector<const c10::StorageImpl*> done;
+  for (size_t i = 0; i < functional.version_bumps.size() && i < externals.size(); ++i) {
+    if (functional.version_bumps[i] == 0 || !externals[i].defined() || externals[i].is_inference()) continue;
+    const auto* storage = externals[i].storage().unsafeGetStorageImpl();
+    if (std::find(done.begin(), done.end(), storage) != done.end()) continue;
+    done.push_back(storage);
+    for (int32_t k = 0; k < functional.version_bumps[i]; ++k) externals[i].unsafeGetTensorImpl()->bump_version();
+  }
+}
+
+}  // namespace
+
+bool Variant::ready() const {
+  if (!recording->needs_grad() || recording->spent) return true;
+  if (use_autograd && autograd_runs) return true;
+  if (wants_backward && !joint) return false;
+  return joint || can_rerun;
+}
+
+std::shared_ptr<Variant> make_variant(const std::shared_ptr<Recording>& recording, const Options& options, Phases& phases,
+                                      std::vector<std::string>& obstacles) {
+  Recording& r = *recording;
+  auto variant = std::make_shared<Variant>(recording);
+  variant->functional = phases.time(Phase::functionalize, [&] {
+    auto functional = capture::functionalize(r.tape(), {0, r.forward.ops}, r.forward_results(), options.name);
+    passes::eliminate_dead(functional.graph);
+    return functional;
+  });
+  obstacles.insert(obstacles.end(), variant->functional.obstacles.begin(), variant->functional.obstacles.end());
+  if (!obstacles.empty()) return nullptr;
+  phases.time(Phase::verify, [&] { check_graph(variant->functional.graph); });
+  variant->guards.set_offsets(variant->functional.offset_matters);
+  const ir::Graph& graph = variant->functional.graph;
+  variant->autograd_runs = r.needs_grad() && !r.spent && r.autograd_obstacles.empty() && variant->functional.plain_autograd;
+  variant->can_rerun = variant->autograd_runs && graph.write_backs.empty() && !has_ordered_nodes(graph);
+  variant->use_autograd = backend_kind(options.backend) == BackendKind::autograd;
+  variant->forward = phases.time(Phase::build, [&] { return build(options.backend, graph, variant->functional.resources); });
+  bool uses_joint = r.needs_grad() && !r.spent && !(variant->use_autograd && variant->autograd_runs);
+  if (uses_joint && r.backward) {
+    variant->joint = make_joint(r, options, phases);
+    if (variant->joint) variant->guards.set_offsets(variant->joint->functional.offset_matters);
+    if (variant->joint) variant->backward_reads = externals_read(*variant->joint, r.forward.externals);
+    if (variant->joint && variant->can_rerun) variant->backward_reads.clear();
+  }
+  return variant;
+}
+
+Tensors bind_inputs(const std::vector<capture::InputBinding>& bindings, const Tensors& externals) {
+  Tensors inputs;
+  inputs.reserve(bindings.size());
+  for (const capture::InputBinding& binding : bindings) {
+    const at::Tensor& external = externals[binding.external];
+    if (!binding.whole_storage || !external.defined()) {
+      inputs.push_back(external);
+      continue;
+    }
+    auto flat = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(external.storage()), c10::DispatchKeySet(c10::DispatchKey::CPU), external.dtype());
+    flat.unsafeGetTensorImpl()->set_sizes_contiguous({static_cast<int64_t>(external.storage().nbytes() / external.itemsize())});
+    inputs.push_back(std::move(flat));
+  }
+  return inputs;
+}
+
+at::Tensor bind_result(const ResultBinding& binding, const Tensors& outputs, const Tensors& externals, const capture::Tape& tape) {
+  const capture::Geometry& g = binding.geometry;
+  switch (binding.kind) {
+    case ResultBinding::Kind::undefined:
+      return {};
+    case ResultBinding::Kind::output:
+      return outputs[binding.index];
+    case ResultBinding::Kind::view_of_output:
+      return at::as_strided(outputs[binding.index], g.sizes, g.strides, g.offset);
+    case ResultBinding::Kind::external: {
+      const at::Tensor& external = externals[binding.index];
+      const capture::Geometry& was = tape.externals[binding.index].ref.geometry;
+      return at::as_strided(external, g.sizes, g.strides, external.storage_offset() + g.offset - was.offset);
+    }
+  }
+  return {};
+}
+
+detail::Answer run_variant(const std::shared_ptr<const Variant>& variant, const detail::Leaves& in) {
+  const Recording& recording = *variant->recording;
+  const capture::Tape& tape = variant->recording->recorder.tape();
+  Tensors externals = variant->guards.bind(in);
+  bool grad = recording.needs_grad();
+  bool live = grad && variant->use_autograd && variant->autograd_runs;
+  bool joint = grad && variant->joint && !live;
+  const capture::Functional& functional = joint ? variant->joint->functional : variant->functional;
+
+  Tensors outputs, saved;
+  {
+    std::optional<c10::InferenceMode> inference;
+    if (recording.inference) inference.emplace(true);
+    const Executable& executable = joint ? *variant->joint->forward : *variant->forward;
+    Tensors inputs = bind_inputs(joint ? variant->joint->forward_inputs : functional.inputs, externals);
+    outputs = executable.run(std::move(inputs), live ? RunMode::autograd : RunMode::kernels);
+    if (joint) {
+      saved.assign(std::make_move_iterator(outputs.begin() + static_cast<ptrdiff_t>(functional.forward_outputs)), std::make_move_iterator(outputs.end()));
+      outputs.resize(functional.forward_outputs);
+    }
+  }
+  bump_versions(functional, externals);
+  if (!recording.gradient_effects.empty()) set_gradients(*variant, outputs, externals);
+
+  detail::Answer answer;
+  answer.prototype = recording.prototype;
+  answer.tensors.reserve(recording.results.size());
+  for (size_t i = 0; i < recording.results.size(); ++i) {
+    const ResultInfo& info = recording.results[i];
+    if (info.same_as_external >= 0) answer.tensors.push_back(externals[info.same_as_external]);
+    else if (info.same_as_result >= 0) answer.tensors.push_back(at::Tensor());
+    else answer.tensors.push_back(bind_result(functional.results[i], outputs, externals, tape));
+  }
+  if (grad && !live) attach_history(variant, answer.tensors, externals, std::move(saved));
+  for (size_t i = 0; i < recording.results.size(); ++i)
+    if (recording.results[i].same_as_result >= 0 && recording.results[i].same_as_external < 0)
+      answer.tensors[i] = answer.tensors[recording.results[i].same_as_result];
+  variant->answered.fetch_add(1, std::memory_order_relaxed);
+  return answer;
+}
+
+}  // namespace tenon::driver

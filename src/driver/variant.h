@@ -1,0 +1,58 @@
+// A variant: one recording turned into graphs and executables, and how to answer a call with them.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "autodiff/partition.h"
+#include "capture/functionalize.h"
+#include "driver/backends.h"
+#include "driver/phases.h"
+#include "driver/recording.h"
+
+namespace tenon::driver {
+
+// Forward and backward graphs of a recording whose backward is known.
+struct Joint {
+  capture::Functional functional;
+  size_t forward_results = 0;
+  std::vector<capture::InputBinding> forward_inputs;
+  std::vector<autodiff::BackwardInput> backward_inputs;
+  std::shared_ptr<const Executable> forward, backward;
+  std::vector<bool> tangent_defined;
+  std::vector<capture::Geometry> tangents;
+};
+
+struct Variant {
+  explicit Variant(std::shared_ptr<Recording> r) : recording(std::move(r)), guards(recording->guards) {}
+
+  std::shared_ptr<Recording> recording;
+  capture::Guards guards;
+  capture::Functional functional;  // of the forward alone
+  std::shared_ptr<const Executable> forward;
+  std::unique_ptr<Joint> joint;
+  bool autograd_runs = false;  // autograd over the forward graph gives the program's gradients
+  bool can_rerun = false;      // and the forward may run a second time for it
+  bool use_autograd = false;   // the `eager` backend
+  std::vector<bool> backward_reads;  // per external: what a node must hold; empty: all
+  mutable std::atomic<size_t> answered{0};
+  mutable std::atomic<bool> wants_backward{false};  // a backward came that is not recorded
+
+  // May it answer when gradients are needed?
+  bool ready() const;
+};
+
+// Builds the graphs. On an obstacle returns nullptr and adds to `obstacles`.
+std::shared_ptr<Variant> make_variant(const std::shared_ptr<Recording>& recording, const Options& options, Phases& phases,
+                                      std::vector<std::string>& obstacles);
+
+detail::Answer run_variant(const std::shared_ptr<const Variant>& variant, const detail::Leaves& in);
+
+// The tensors for a graph's inputs.
+std::vector<at::Tensor> bind_inputs(const std::vector<capture::InputBinding>& bindings, const std::vector<at::Tensor>& externals);
+// The tensor that a result stands for.
+at::Tensor bind_result(const capture::ResultBinding& binding, const std::vector<at::Tensor>& outputs,
+                       const std::vector<at::Tensor>& externals, const capture::Tape& tape);
+
+}  // namespace tenon::driver

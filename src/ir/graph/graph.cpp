@@ -1,0 +1,64 @@
+#include "ir/graph/graph.h"
+
+namespace tenon::ir {
+
+const char* dtype_name(DType dtype) {
+  switch (dtype) {
+#define TENON_DTYPE(name, text, torch_name, size) \
+  case DType::name:                               \
+    return text;
+#include "ir/graph/dtypes.def"
+#undef TENON_DTYPE
+  }
+  return "?";
+}
+
+bool dtype_from_name(const std::string& text, DType& out) {
+#define TENON_DTYPE(name, spelling, torch_name, size) \
+  if (text == spelling) {                             \
+    out = DType::name;                                \
+    return true;                                      \
+  }
+#include "ir/graph/dtypes.def"
+#undef TENON_DTYPE
+  return false;
+}
+
+int64_t dtype_size(DType dtype) {
+  switch (dtype) {
+#define TENON_DTYPE(name, text, torch_name, size) \
+  case DType::name:                               \
+    return size;
+#include "ir/graph/dtypes.def"
+#undef TENON_DTYPE
+  }
+  return 0;
+}
+
+const char* input_role_name(InputRole role) {
+  switch (role) {
+    case InputRole::argument:
+      return "argument";
+    case InputRole::state:
+      return "state";
+    case InputRole::gradient:
+      return "gradient";
+    case InputRole::tangent:
+      return "tangent";
+    case InputRole::saved:
+      return "saved";
+  }
+  return "?";
+}
+
+std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes) {
+  std::vector<int64_t> strides(sizes.size());
+  int64_t step = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    strides[i] = step;
+    step *= sizes[i] > 1 ? sizes[i] : 1;
+  }
+  return strides;
+}
+
+}  // namespace tenon::ir

@@ -1,0 +1,61 @@
+#include "ir/graph/overlap.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace tenon::ir {
+namespace {
+
+struct Dim {
+  int64_t stride, size_a, size_b;
+};
+
+struct Hull {
+  int64_t first, last;
+  bool empty = false;
+};
+
+Hull hull(const TensorType& type) {
+  Hull h{type.offset, type.offset};
+  for (size_t i = 0; i < type.sizes.size(); ++i) {
+    h.empty |= type.sizes[i] == 0;
+    h.last += (type.sizes[i] - 1) * type.strides[i];
+  }
+  return h;
+}
+
+// Is `distance` = sum of (i_k - j_k) * stride_k for some index i of a and j of b? Dims are sorted
+// by falling stride; `reach` is how far the dims after k can get.
+bool reachable(int64_t distance, const std::vector<Dim>& dims, size_t k) {
+  if (k == dims.size()) return distance == 0;
+  int64_t reach = 0;
+  for (size_t i = k + 1; i < dims.size(); ++i)
+    reach += (std::max(dims[i].size_a, dims[i].size_b) - 1) * dims[i].stride;
+  const Dim& dim = dims[k];
+  for (int64_t steps = -(dim.size_b - 1); steps <= dim.size_a - 1; ++steps) {
+    int64_t rest = distance - steps * dim.stride;
+    if (std::llabs(rest) <= reach && reachable(rest, dims, k + 1)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool may_overlap(const TensorType& a, const TensorType& b) {
+  Hull x = hull(a), y = hull(b);
+  if (x.empty || y.empty) return false;
+  int64_t size_a = dtype_size(a.dtype), size_b = dtype_size(b.dtype);
+  if ((x.last + 1) * size_a <= y.first * size_b || (y.last + 1) * size_b <= x.first * size_a) return false;
+  if (a.dtype != b.dtype || a.strides != b.strides) return true;
+  std::vector<Dim> dims;
+  int64_t work = 1;
+  for (size_t i = 0; i < a.sizes.size(); ++i) {
+    dims.push_back({a.strides[i], a.sizes[i], b.sizes[i]});
+    work *= a.sizes[i] + b.sizes[i];
+    if (work > 1 << 20) return true;  // too much to search; assume that they do
+  }
+  std::sort(dims.begin(), dims.end(), [](const Dim& p, const Dim& q) { return p.stride > q.stride; });
+  return reachable(b.offset - a.offset, dims, 0);
+}
+
+}  // namespace tenon::ir

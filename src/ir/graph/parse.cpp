@@ -1,0 +1,362 @@
+#include "ir/graph/parse.h"
+
+#include <charconv>
+#include <cctype>
+#include <cmath>
+#include <limits>
+#include <unordered_map>
+
+#include "base/error.h"
+
+namespace tenon::ir {
+namespace {
+
+class Parser {
+ public:
+  explicit Parser(const std::string& text) : text_(text) {}
+
+  Graph run() {
+    word("graph");
+    symbol("@");
+    graph_.name = name();
+    symbol("{");
+    while (peek_word("input")) input();
+    while (!peek_word("return")) {
+      if (peek_word("write") && !peek_op()) {
+        write_back();
+      } else if (peek_word("backward") && !peek_op()) {
+        word("backward");
+        graph_.backward_start = graph_.nodes.size();
+        graph_.forward_write_backs = std::move(graph_.write_backs);
+        graph_.write_backs.clear();
+      } else {
+        node();
+      }
+    }
+    word("return");
+    while (!peek("}")) {
+      graph_.outputs.push_back(use());
+      if (!accept(",")) break;
+    }
+    symbol("}");
+    skip_space();
+    if (at_ != text_.size()) fail("nothing more after '}'");
+    return std::move(graph_);
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& expected) const {
+    size_t line = 1, column = 1;
+    for (size_t i = 0; i < at_ && i < text_.size(); ++i) {
+      if (text_[i] == '\n') {
+        ++line;
+        column = 1;
+      } else {
+        ++column;
+      }
+    }
+    throw UserError(ErrorCode::parse, "line " + std::to_string(line) + ", column " + std::to_string(column) +
+                                          ": expected " + expected);
+  }
+
+  void skip_space() {
+    while (at_ < text_.size()) {
+      if (std::isspace(static_cast<unsigned char>(text_[at_]))) {
+        ++at_;
+      } else if (text_[at_] == '#') {
+        while (at_ < text_.size() && text_[at_] != '\n') ++at_;
+      } else {
+        break;
+      }
+    }
+  }
+
+  bool peek(const std::string& s) {
+    skip_space();
+    return text_.compare(at_, s.size(), s) == 0;
+  }
+  bool accept(const std::string& s) {
+    if (!peek(s)) return false;
+    at_ += s.size();
+    return true;
+  }
+  void symbol(const std::string& s) {
+    if (!accept(s)) fail("'" + s + "'");
+  }
+  static bool is_name_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
+  bool peek_word(const std::string& s) {
+    return peek(s) && (at_ + s.size() >= text_.size() || !is_name_char(text_[at_ + s.size()]));
+  }
+  bool accept_word(const std::string& s) {
+    if (!peek_word(s)) return false;
+    at_ += s.size();
+    return true;
+  }
+  void word(const std::string& s) {
+    if (!accept_word(s)) fail("'" + s + "'");
+  }
+  // An op named like a keyword ("write::x") is told apart by what follows it.
+  bool peek_op() {
+    size_t i = at_;
+    while (i < text_.size() && is_name_char(text_[i])) ++i;
+    return text_.compare(i, 2, "::") == 0;
+  }
+  std::string name() {
+    skip_space();
+    size_t begin = at_;
+    while (at_ < text_.size() && is_name_char(text_[at_])) ++at_;
+    if (begin == at_) fail("a name");
+    return text_.substr(begin, at_ - begin);
+  }
+
+  int64_t integer() {
+    skip_space();
+    int64_t number = 0;
+    auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), number);
+    if (error != std::errc()) fail("an integer");
+    at_ = end - text_.data();
+    return number;
+  }
+
+  double real() {
+    if (accept("nan")) return std::numeric_limits<double>::quiet_NaN();
+    if (accept("inf")) return std::numeric_limits<double>::infinity();
+    if (accept("-inf")) return -std::numeric_limits<double>::infinity();
+    double number = 0;
+    auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), number);
+    if (error != std::errc()) fail("a number");
+    at_ = end - text_.data();
+    return number;
+  }
+
+  bool boolean() {
+    if (accept_word("true")) return true;
+    if (accept_word("false")) return false;
+    fail("true or false");
+  }
+
+  std::string quoted() {
+    symbol("\"");
+    std::string out;
+    while (at_ < text_.size() && text_[at_] != '"') {
+      char c = text_[at_++];
+      if (c != '\\') {
+        out += c;
+        continue;
+      }
+      if (at_ >= text_.size()) fail("an escaped character");
+      c = text_[at_++];
+      if (c == 'x') {
+        int byte = 0;
+        auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + std::min(at_ + 2, text_.size()), byte, 16);
+        if (error != std::errc()) fail("two hexadecimal digits");
+        at_ = end - text_.data();
+        c = static_cast<char>(byte);
+      }
+      out += c;
+    }
+    symbol("\"");
+    return out;
+  }
+
+  template <class F>
+  auto list(const std::string& close, F&& item) {
+    std::vector<decltype(item())> out;
+    while (!peek(close)) {
+      out.push_back(item());
+      if (!accept(",")) break;
+    }
+    symbol(close);
+    return out;
+  }
+
+  TensorType type() {
+    TensorType t;
+    skip_space();
+    if (!dtype_from_name(name(), t.dtype)) fail("an element type");
+    symbol("[");
+    t.sizes = list("]", [&] { return integer(); });
+    t.strides = accept("{") ? list("}", [&] { return integer(); }) : contiguous_strides(t.sizes);
+    if (t.strides.size() != t.sizes.size()) fail("as many strides as sizes");
+    if (accept("+")) t.offset = integer();
+    return t;
+  }
+
+  int64_t number_of_value() {
+    symbol("%");
+    return integer();
+  }
+
+  ValueId use() {
+    if (accept_word("undef")) return kNoValue;
+    auto it = ids_.find(number_of_value());
+    if (it == ids_.end()) fail("a value that is defined above");
+    return it->second;
+  }
+
+  ValueId define() {
+    if (accept_word("undef")) return kNoValue;
+    int64_t number = number_of_value();
+    symbol(":");
+    TensorType t = type();
+    ValueId alias = accept("&") ? use() : kNoValue;
+    ValueId id = graph_.add_value(std::move(t), alias, accept_word("grad"));
+    if (!ids_.emplace(number, id).second) fail("a value that is not yet defined");
+    return id;
+  }
+
+  void input() {
+    word("input");
+    Input in;
+    in.value = define();
+    std::string role = name();
+    bool known = false;
+    for (InputRole r : {InputRole::argument, InputRole::state, InputRole::gradient, InputRole::tangent, InputRole::saved})
+      if (role == input_role_name(r)) {
+        in.role = r;
+        known = true;
+      }
+    if (!known) fail("an input's role");
+    in.name = quoted();
+    graph_.inputs.push_back(std::move(in));
+  }
+
+  void write_back() {
+    word("write");
+    WriteBack w;
+    w.input = use();
+    symbol("<-");
+    w.value = use();
+    graph_.write_backs.push_back(w);
+  }
+
+  Attribute number() {
+    size_t begin = at_;
+    if (peek("nan") || peek("inf") || peek("-inf")) return real();
+    skip_space();
+    size_t end = at_;
+    while (end < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[end])) || text_[end] == '.' ||
+                                  text_[end] == '-' || text_[end] == '+'))
+      ++end;
+    bool is_real = text_.substr(at_, end - at_).find_first_of(".e") != std::string::npos;
+    at_ = begin;
+    if (is_real) {
+      skip_space();
+      return real();
+    }
+    return integer();
+  }
+
+  std::complex<double> complex_number() {
+    symbol("c(");
+    double re = real();
+    symbol(",");
+    double im = real();
+    symbol(")");
+    return {re, im};
+  }
+
+  NumberTensor number_tensor() {
+    symbol("num(");
+    NumberTensor t;
+    if (peek("true") || peek("false")) {
+      t.number = boolean();
+    } else if (peek("c(")) {
+      t.number = complex_number();
+    } else {
+      Attribute n = number();
+      if (const auto* i = std::get_if<int64_t>(&n)) t.number = *i;
+      else t.number = std::get<double>(n);
+    }
+    symbol(",");
+    if (!dtype_from_name(name(), t.dtype)) fail("an element type");
+    if (accept(",")) {
+      word("plain");
+      t.plain = true;
+    }
+    symbol(")");
+    return t;
+  }
+
+  Attribute attribute() {
+    if (accept_word("none")) return None{};
+    if (peek_word("true") || peek_word("false")) return boolean();
+    if (peek("\"")) return quoted();
+    if (peek("num(")) return number_tensor();
+    if (peek("c(")) return complex_number();
+    if (accept("device(")) {
+      size_t end = text_.find(')', at_);
+      if (end == std::string::npos) fail("')'");
+      Device d{text_.substr(at_, end - at_)};
+      at_ = end + 1;
+      return d;
+    }
+    if (accept("resource(")) {
+      Resource r{static_cast<int32_t>(integer())};
+      symbol(")");
+      return r;
+    }
+    if (accept("i[")) return list("]", [&] { return integer(); });
+    if (accept("f[")) return list("]", [&] { return real(); });
+    if (accept("b[")) return list("]", [&] { return boolean(); });
+    if (accept("s[")) return list("]", [&] { return quoted(); });
+    return number();
+  }
+
+  Argument argument() {
+    if (peek("%") || peek_word("undef")) return use();
+    if (accept("[")) return ValueList{list("]", [&] { return use(); })};
+    return attribute();
+  }
+
+  void node() {
+    Node n;
+    bool has_results = peek("%") || peek("[") || peek_word("undef");
+    if (has_results) {
+      do {
+        if (accept("[")) n.results.push_back({true, list("]", [&] { return define(); })});
+        else n.results.push_back({false, {define()}});
+      } while (accept(","));
+      symbol("=");
+    }
+    n.op = name();
+    symbol("::");
+    n.op += "::" + name();
+    symbol("(");
+    n.args = list(")", [&] { return argument(); });
+    if (accept("writes(")) {
+      n.writes = list(")", [&] {
+        Node::Write w;
+        w.argument = static_cast<int32_t>(integer());
+        if (accept(".")) w.item = static_cast<int32_t>(integer());
+        symbol(":");
+        w.before = use();
+        symbol("->");
+        skip_space();
+        size_t back = at_;
+        auto known = ids_.find(number_of_value());
+        if (known != ids_.end()) {
+          w.after = known->second;
+        } else {
+          at_ = back;
+          w.after = define();
+        }
+        return w;
+      });
+    }
+    n.ordered = accept_word("ordered");
+    n.no_grad = accept_word("no_grad");
+    graph_.nodes.push_back(std::move(n));
+  }
+
+  const std::string& text_;
+  size_t at_ = 0;
+  Graph graph_;
+  std::unordered_map<int64_t, ValueId> ids_;
+};
+
+}  // namespace
+
+Graph parse(const std::string& text) { return Parser(text).run(); }
+
+}  // namespace tenon::ir

@@ -1,0 +1,164 @@
+#include "ir/graph/print.h"
+
+#include <charconv>
+#include <cmath>
+
+namespace tenon::ir {
+namespace {
+
+template <class List, class F>
+std::string join(const List& list, F&& text) {
+  std::string out;
+  for (const auto& item : list) {
+    if (!out.empty()) out += ", ";
+    out += text(item);
+  }
+  return out;
+}
+
+std::string real(double number) {
+  if (std::isnan(number)) return "nan";
+  if (std::isinf(number)) return number < 0 ? "-inf" : "inf";
+  char buffer[40];
+  auto end = std::to_chars(buffer, buffer + sizeof buffer, number).ptr;
+  std::string text(buffer, end);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
+std::string boolean(bool flag) { return flag ? "true" : "false"; }
+
+std::string quoted(const std::string& text) {
+  static const char* digits = "0123456789abcdef";
+  std::string out = "\"";
+  for (char c : text) {
+    auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 32) {
+      out += "\\x";
+      out += digits[byte >> 4];
+      out += digits[byte & 15];
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+std::string complex_number(const std::complex<double>& number) {
+  return "c(" + real(number.real()) + ", " + real(number.imag()) + ")";
+}
+
+struct AttributePrinter {
+  std::string operator()(const None&) const { return "none"; }
+  std::string operator()(bool flag) const { return boolean(flag); }
+  std::string operator()(int64_t number) const { return std::to_string(number); }
+  std::string operator()(double number) const { return real(number); }
+  std::string operator()(const std::complex<double>& number) const { return complex_number(number); }
+  std::string operator()(const std::string& text) const { return quoted(text); }
+  std::string operator()(const Device& device) const { return "device(" + device.name + ")"; }
+  std::string operator()(const Resource& r) const { return "resource(" + std::to_string(r.index) + ")"; }
+  std::string operator()(const std::vector<int64_t>& list) const {
+    return "i[" + join(list, [](int64_t n) { return std::to_string(n); }) + "]";
+  }
+  std::string operator()(const std::vector<double>& list) const { return "f[" + join(list, real) + "]"; }
+  std::string operator()(const std::vector<bool>& list) const { return "b[" + join(list, boolean) + "]"; }
+  std::string operator()(const std::vector<std::string>& list) const { return "s[" + join(list, quoted) + "]"; }
+  std::string operator()(const NumberTensor& tensor) const {
+    std::string number = std::visit([](auto n) { return print(Attribute(n)); }, tensor.number);
+    return "num(" + number + ", " + dtype_name(tensor.dtype) + (tensor.plain ? ", plain)" : ")");
+  }
+};
+
+class Printer {
+ public:
+  explicit Printer(const Graph& graph) : graph_(graph), names_(graph.values.size(), -1) {}
+
+  std::string run() {
+    out_ = "graph @" + graph_.name + " {\n";
+    for (const Input& input : graph_.inputs)
+      out_ += "  input " + define(input.value) + " " + input_role_name(input.role) + " " + quoted(input.name) + "\n";
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (i == graph_.backward_start) backward();
+      node(graph_.nodes[i]);
+    }
+    if (graph_.is_joint() && graph_.backward_start >= graph_.nodes.size()) backward();
+    write_backs(graph_.write_backs);
+    out_ += "  return " + join(graph_.outputs, [&](ValueId id) { return use(id); }) + "\n}\n";
+    return std::move(out_);
+  }
+
+ private:
+  std::string use(ValueId id) const { return id == kNoValue ? "undef" : "%" + std::to_string(names_.at(id)); }
+
+  std::string define(ValueId id) {
+    if (id == kNoValue) return "undef";
+    names_.at(id) = next_++;
+    const Value& value = graph_.values[id];
+    std::string text = use(id) + " : " + print(value.type);
+    if (value.alias_of != kNoValue) text += " &" + use(value.alias_of);
+    if (value.requires_grad) text += " grad";
+    return text;
+  }
+
+  std::string result(const Result& r) {
+    std::string items = join(r.ids, [&](ValueId id) { return define(id); });
+    return r.is_list ? "[" + items + "]" : items;
+  }
+
+  std::string argument(const Argument& arg) const {
+    if (const auto* id = std::get_if<ValueId>(&arg)) return use(*id);
+    if (const auto* list = std::get_if<ValueList>(&arg))
+      return "[" + join(list->ids, [&](ValueId id) { return use(id); }) + "]";
+    return print(std::get<Attribute>(arg));
+  }
+
+  void write_backs(const std::vector<WriteBack>& list) {
+    for (const WriteBack& write : list) out_ += "  write " + use(write.input) + " <- " + use(write.value) + "\n";
+  }
+
+  void backward() {
+    write_backs(graph_.forward_write_backs);
+    out_ += "  backward\n";
+  }
+
+  void node(const Node& n) {
+    std::string results = join(n.results, [&](const Result& r) { return result(r); });
+    std::string args = join(n.args, [&](const Argument& a) { return argument(a); });
+    std::string writes = join(n.writes, [&](const Node::Write& w) {
+      bool defined = names_.at(w.after) >= 0;
+      std::string place = std::to_string(w.argument) + (w.item ? "." + std::to_string(w.item) : "");
+      return place + ": " + use(w.before) + " -> " + (defined ? use(w.after) : define(w.after));
+    });
+    out_ += "  " + (results.empty() ? "" : results + " = ") + n.op + "(" + args + ")";
+    if (!writes.empty()) out_ += " writes(" + writes + ")";
+    if (n.ordered) out_ += " ordered";
+    if (n.no_grad) out_ += " no_grad";
+    out_ += "\n";
+  }
+
+  const Graph& graph_;
+  std::vector<int32_t> names_;
+  int32_t next_ = 0;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string print(const TensorType& type) {
+  auto numbers = [](const std::vector<int64_t>& list) {
+    return join(list, [](int64_t n) { return std::to_string(n); });
+  };
+  std::string text = std::string(dtype_name(type.dtype)) + "[" + numbers(type.sizes) + "]";
+  if (type.strides != contiguous_strides(type.sizes)) text += "{" + numbers(type.strides) + "}";
+  if (type.offset != 0) text += "+" + std::to_string(type.offset);
+  return text;
+}
+
+std::string print(const Attribute& attribute) { return std::visit(AttributePrinter{}, attribute); }
+
+std::string print(const Graph& graph) { return Printer(graph).run(); }
+
+}  // namespace tenon::ir

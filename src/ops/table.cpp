@@ -1,0 +1,30 @@
+#include "ops/table.h"
+
+#include <unordered_map>
+
+namespace tenon::ops {
+namespace {
+
+std::unordered_map<std::string, Facts> build() {
+  std::unordered_map<std::string, Facts> table;
+#define TENON_BREAK(op, what, instead) table[op].breaks = Break{what, instead};
+#define TENON_BIRTH(op) table[op].birth = true;
+#define TENON_HIDDEN_WRITE(op, operand, flag) table[op].hidden_writes.push_back({operand, flag});
+#define TENON_OVERWRITE(op) table[op].overwrites = true;
+#include "ops/ops.def"
+#undef TENON_BREAK
+#undef TENON_BIRTH
+#undef TENON_HIDDEN_WRITE
+#undef TENON_OVERWRITE
+  return table;
+}
+
+}  // namespace
+
+const Facts* find(const std::string& op) {
+  static const std::unordered_map<std::string, Facts> table = build();
+  auto it = table.find(op);
+  return it == table.end() ? nullptr : &it->second;
+}
+
+}  // namespace tenon::ops

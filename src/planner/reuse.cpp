@@ -1,0 +1,177 @@
+#include "planner/reuse.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "ir/graph/overlap.h"
+
+namespace tenon::planner {
+namespace {
+
+using ir::ValueId;
+using ir::kNoValue;
+
+constexpr size_t kEnd = std::numeric_limits<size_t>::max();
+
+class Planner {
+ public:
+  Planner(const ir::Graph& graph, const std::vector<bool>& frozen_inputs) : graph_(graph), frozen_(frozen_inputs) {
+    size_t n = graph.values.size();
+    buffer_.assign(n, -1);
+    last_use_.assign(n, 0);
+    uses_.resize(n);
+  }
+
+  ir::Reuse run() {
+    find_uses();
+    open_inputs();
+    out_.in_place.resize(graph_.nodes.size());
+    out_.no_op.assign(graph_.nodes.size(), false);
+    out_.drops.resize(graph_.nodes.size());
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) visit(i);
+    for (const ir::WriteBack& write : graph_.write_backs)
+      out_.written_already.push_back(buffer_[write.value] == buffer_[write.input] &&
+                                     graph_.values[write.value].type == graph_.values[write.input].type);
+    find_drops();
+    return std::move(out_);
+  }
+
+  // Inputs whose memory an output would share: these must not be written in place.
+  std::vector<bool> inputs_under_outputs() const {
+    std::vector<bool> found = frozen_;
+    for (size_t i = 0; i < graph_.inputs.size(); ++i)
+      for (ValueId id : graph_.outputs)
+        if (id != kNoValue && id != graph_.inputs[i].value && buffer_[id] == buffer_[graph_.inputs[i].value] &&
+            writable_[buffer_[id]])
+          found[i] = true;
+    return found;
+  }
+
+ private:
+  void find_uses() {
+    for (size_t i = 0; i < graph_.nodes.size(); ++i)
+      ir::for_each_operand(graph_.nodes[i], [&](ValueId id) {
+        uses_[id].push_back(i);
+        last_use_[id] = i;
+      });
+    for (ValueId id : graph_.outputs)
+      if (id != kNoValue) last_use_[id] = kEnd;
+    for (const ir::WriteBack& write : graph_.write_backs) last_use_[write.value] = kEnd;
+  }
+
+  int new_buffer(bool writable) {
+    writable_.push_back(writable);
+    on_buffer_.emplace_back();
+    return static_cast<int>(writable_.size() - 1);
+  }
+
+  void place(ValueId id, int buffer) {
+    buffer_[id] = buffer;
+    on_buffer_[buffer].push_back(id);
+  }
+
+  void open_inputs() {
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) {
+      ValueId id = graph_.inputs[i].value;
+      bool written = std::any_of(graph_.write_backs.begin(), graph_.write_backs.end(),
+                                 [&](const ir::WriteBack& w) { return w.input == id; });
+      place(id, new_buffer(written && !frozen_[i]));
+    }
+  }
+
+  const ir::TensorType& type(ValueId id) const { return graph_.values[id].type; }
+
+  // `root` is read after node `now` by nobody but the scatter that puts `source` into it.
+  bool only_scattered(ValueId root, ValueId source, size_t now) const {
+    if (last_use_[root] == kEnd) return false;
+    for (size_t use : uses_[root]) {
+      if (use <= now) continue;
+      const ir::Node& node = graph_.nodes[use];
+      if (node.op != "aten::as_strided_scatter") return false;
+      if (std::get<ValueId>(node.args[0]) != root || std::get<ValueId>(node.args[1]) != source) return false;
+    }
+    return true;
+  }
+
+  bool may_write(const ir::Node::Write& write, size_t now) const {
+    int buffer = buffer_[write.before];
+    if (!writable_[buffer]) return false;
+    for (ValueId other : on_buffer_[buffer]) {
+      if (last_use_[other] <= now) continue;
+      if (!ir::may_overlap(type(other), type(write.before))) continue;
+      if (other == write.before || !only_scattered(other, write.after, now)) return false;
+    }
+    return true;
+  }
+
+  bool scatter_is_done(const ir::Node& node, size_t now) const {
+    if (node.op != "aten::as_strided_scatter") return false;
+    ValueId root = std::get<ValueId>(node.args[0]), source = std::get<ValueId>(node.args[1]);
+    return buffer_[root] == buffer_[source] && writable_[buffer_[root]] && last_use_[root] <= now &&
+           is_at(node, type(source));
+  }
+
+  // Does the scatter put its source where the source's own memory lies?
+  static bool is_at(const ir::Node& node, const ir::TensorType& source) {
+    auto list = [&](size_t i) { return std::get<std::vector<int64_t>>(std::get<ir::Attribute>(node.args[i])); };
+    const auto* offset = std::get_if<int64_t>(&std::get<ir::Attribute>(node.args[4]));
+    return offset && list(2) == source.sizes && list(3) == source.strides && *offset == source.offset;
+  }
+
+  void visit(size_t index) {
+    const ir::Node& node = graph_.nodes[index];
+    for (const ir::Node::Write& write : node.writes) {
+      bool ok = may_write(write, index);
+      out_.in_place[index].push_back(ok);
+      place(write.after, ok ? buffer_[write.before] : new_buffer(true));
+    }
+    if (scatter_is_done(node, index)) {
+      out_.no_op[index] = true;
+      place(node.results[0].ids[0], buffer_[std::get<ValueId>(node.args[0])]);
+      return;
+    }
+    ir::for_each_definition(node, [&](ValueId id) {
+      if (buffer_[id] >= 0) return;
+      ValueId alias = graph_.values[id].alias_of;
+      place(id, alias == kNoValue ? new_buffer(true) : buffer_[alias]);
+    });
+  }
+
+  void find_drops() {
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      std::vector<ValueId>& drops = out_.drops[i];
+      auto consider = [&](ValueId id, bool unused) {
+        bool dies = last_use_[id] == i || (unused && uses_[id].empty() && last_use_[id] != kEnd);
+        if (dies && std::find(drops.begin(), drops.end(), id) == drops.end()) drops.push_back(id);
+      };
+      ir::for_each_operand(graph_.nodes[i], [&](ValueId id) { consider(id, false); });
+      ir::for_each_definition(graph_.nodes[i], [&](ValueId id) {
+        if (uses_[id].empty()) consider(id, true);
+      });
+    }
+  }
+
+  const ir::Graph& graph_;
+  std::vector<bool> frozen_;
+  std::vector<int> buffer_;
+  std::vector<bool> writable_;
+  std::vector<std::vector<ValueId>> on_buffer_;
+  std::vector<size_t> last_use_;
+  std::vector<std::vector<size_t>> uses_;
+  ir::Reuse out_;
+};
+
+}  // namespace
+
+ir::Reuse plan_reuse(const ir::Graph& graph) {
+  std::vector<bool> frozen(graph.inputs.size(), false);
+  for (;;) {
+    Planner planner(graph, frozen);
+    ir::Reuse reuse = planner.run();
+    std::vector<bool> needed = planner.inputs_under_outputs();
+    if (needed == frozen) return reuse;
+    frozen = needed;
+  }
+}
+
+}  // namespace tenon::planner

@@ -1,0 +1,192 @@
+#include "runtime/interpreter.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/error.h"
+#include "bridge/convert.h"
+
+namespace tenon::runtime {
+
+using ir::ValueId;
+using ir::kNoValue;
+
+Interpreter::Interpreter(ir::Graph graph, ir::Reuse reuse, std::vector<c10::IValue> resources, c10::DispatchKeySet keys_off)
+    : graph_(std::move(graph)), resources_(std::move(resources)), keys_off_(keys_off) {
+  build(std::move(reuse));
+}
+
+void Interpreter::build(ir::Reuse reuse) {
+  written_already_ = std::move(reuse.written_already);
+  is_input_.assign(graph_.values.size(), false);
+  for (const ir::Input& input : graph_.inputs) is_input_[input.value] = true;
+  steps_.reserve(graph_.nodes.size());
+  for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+    const ir::Node& node = graph_.nodes[i];
+    Step step{bridge::find_op(node.op)};
+    const auto& parameters = step.op.schema().arguments();
+    if (parameters.size() != node.args.size())
+      throw UserError(ErrorCode::verify, node.op + " takes " + std::to_string(parameters.size()) + " arguments, the graph gives " +
+                                             std::to_string(node.args.size()));
+    for (size_t k = 0; k < node.args.size(); ++k) {
+      Argument argument;
+      if (const auto* id = std::get_if<ValueId>(&node.args[k])) {
+        argument.kind = Argument::Kind::tensor;
+        argument.operands.push_back({*id});
+      } else if (const auto* list = std::get_if<ir::ValueList>(&node.args[k])) {
+        bool optional = parameters[k].type()->str().find('?') != std::string::npos;
+        argument.kind = optional ? Argument::Kind::optional_tensors : Argument::Kind::tensors;
+        for (ValueId id : list->ids) argument.operands.push_back({id});
+      } else {
+        argument.constant = bridge::from_attribute(std::get<ir::Attribute>(node.args[k]), *parameters[k].type(), resources_);
+      }
+      step.args.push_back(std::move(argument));
+    }
+    step.results = node.results;
+    step.writes = node.writes;
+    step.in_place = std::move(reuse.in_place[i]);
+    step.no_op = reuse.no_op[i];
+    step.no_grad = node.no_grad;
+    step.straight = step.op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+    // Values that die here are moved into their last argument; the rest is dropped after the call.
+    for (ValueId id : reuse.drops[i]) {
+      if (is_input_[id]) continue;
+      Operand* last = nullptr;
+      for (Argument& argument : step.args)
+        for (Operand& operand : argument.operands)
+          if (operand.id == id) last = &operand;
+      if (last) last->last = true;
+      else step.drops.push_back(id);
+    }
+    steps_.push_back(std::move(step));
+  }
+}
+
+void Interpreter::push(const Argument& argument, Environment& env, torch::jit::Stack& stack, bool may_move) const {
+  auto take = [&](const Operand& operand) -> at::Tensor {
+    if (operand.id == kNoValue) return {};
+    if (operand.last && may_move) return std::move(env[operand.id]);
+    return env[operand.id];
+  };
+  switch (argument.kind) {
+    case Argument::Kind::constant:
+      stack.push_back(argument.constant);
+      break;
+    case Argument::Kind::tensor:
+      stack.emplace_back(take(argument.operands[0]));
+      break;
+    case Argument::Kind::tensors: {
+      c10::List<at::Tensor> list;
+      list.reserve(argument.operands.size());
+      for (const Operand& operand : argument.operands) list.push_back(take(operand));
+      stack.emplace_back(std::move(list));
+      break;
+    }
+    case Argument::Kind::optional_tensors: {
+      c10::List<std::optional<at::Tensor>> list;
+      list.reserve(argument.operands.size());
+      for (const Operand& operand : argument.operands) {
+        if (operand.id == kNoValue) list.push_back(std::nullopt);
+        else list.push_back(take(operand));
+      }
+      stack.emplace_back(std::move(list));
+      break;
+    }
+  }
+}
+
+void Interpreter::run_step(const Step& step, Environment& env, torch::jit::Stack& stack, RunMode mode, bool keep_inputs) const {
+  if (step.no_op && !keep_inputs) {
+    env[step.results[0].ids[0]] = env[step.args[0].operands[0].id];
+    if (step.args[0].operands[0].last) env[step.args[0].operands[0].id].reset();
+    if (step.args[1].operands[0].last) env[step.args[1].operands[0].id].reset();
+    return;
+  }
+  // With writes, operands are put in place by hand, so nothing is moved out before.
+  stack.clear();
+  for (const Argument& argument : step.args) push(argument, env, stack, /*may_move=*/step.writes.empty());
+  c10::SmallVector<at::Tensor, 2> written;
+  for (size_t i = 0; i < step.writes.size(); ++i) {
+    const ir::Node::Write& write = step.writes[i];
+    at::Tensor target = env[write.before];
+    if (!step.in_place[i] || keep_inputs) {
+      target = bridge::copy_keeping_layout(target);
+      c10::IValue& slot = stack[write.argument];
+      if (slot.isTensor()) slot = target;
+      else slot.toTensorList().set(write.item, target);
+    }
+    written.push_back(std::move(target));
+  }
+  if (mode == RunMode::kernels && step.straight) step.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  else step.op.callBoxed(&stack);
+
+  for (size_t r = 0; r < step.results.size(); ++r) {
+    const ir::Result& result = step.results[r];
+    if (result.is_list) {
+      auto list = stack[r].toTensorVector();
+      if (list.size() != result.ids.size())
+        throw InternalError(c10::toString(step.op.operator_name()) + " returned " + std::to_string(list.size()) + " tensors instead of " +
+                            std::to_string(result.ids.size()));
+      for (size_t k = 0; k < list.size(); ++k)
+        if (result.ids[k] != kNoValue) env[result.ids[k]] = std::move(list[k]);
+    } else if (result.ids[0] != kNoValue) {
+      env[result.ids[0]] = std::move(stack[r]).toTensor();
+    }
+  }
+  for (size_t i = 0; i < step.writes.size(); ++i) env[step.writes[i].after] = std::move(written[i]);
+  if (!step.writes.empty())
+    for (const Argument& argument : step.args)
+      for (const Operand& operand : argument.operands)
+        if (operand.last) env[operand.id].reset();
+  for (ValueId id : step.drops) env[id].reset();
+}
+
+void Interpreter::write_back(Environment& env) const {
+  std::vector<std::pair<size_t, at::Tensor>> pending;
+  for (size_t i = 0; i < graph_.write_backs.size(); ++i) {
+    if (written_already_[i]) continue;
+    at::Tensor source = env[graph_.write_backs[i].value];
+    // Another input's memory is about to be overwritten too: read it first.
+    for (const ir::WriteBack& other : graph_.write_backs)
+      if (source.is_alias_of(env[other.input])) {
+        source = source.clone();
+        break;
+      }
+    pending.emplace_back(i, std::move(source));
+  }
+  for (auto& [i, source] : pending) env[graph_.write_backs[i].input].copy_(source);
+}
+
+std::vector<at::Tensor> Interpreter::run(std::vector<at::Tensor> inputs, RunMode mode, bool keep_inputs) const {
+  if (inputs.size() != graph_.inputs.size())
+    throw InternalError("graph @" + graph_.name + " takes " + std::to_string(graph_.inputs.size()) + " inputs, got " +
+                        std::to_string(inputs.size()));
+  Environment env(graph_.values.size());
+  for (size_t i = 0; i < inputs.size(); ++i) env[graph_.inputs[i].value] = std::move(inputs[i]);
+  torch::jit::Stack stack;
+  {
+    std::optional<c10::impl::ExcludeDispatchKeyGuard> below;
+    std::optional<c10::AutoGradMode> grad;
+    if (mode == RunMode::kernels) below.emplace(keys_off_);
+    if (mode == RunMode::visible) grad.emplace(false);
+    for (const Step& step : steps_) {
+      std::optional<c10::AutoGradMode> off;
+      if (mode == RunMode::autograd && step.no_grad) off.emplace(false);
+      run_step(step, env, stack, mode, keep_inputs);
+    }
+    if (!keep_inputs && !graph_.write_backs.empty()) {
+      std::optional<c10::AutoGradMode> off;
+      if (mode == RunMode::autograd) off.emplace(false);
+      write_back(env);
+    }
+  }
+  std::vector<at::Tensor> outputs;
+  outputs.reserve(graph_.outputs.size());
+  for (ValueId id : graph_.outputs) outputs.push_back(id == kNoValue ? at::Tensor() : env[id]);
+  return outputs;
+}
+
+}  // namespace tenon::runtime

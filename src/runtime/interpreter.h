@@ -1,0 +1,69 @@
+// Runs a graph op by op on libtorch's own kernels.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <vector>
+
+#include "ir/graph/graph.h"
+#include "ir/graph/reuse.h"
+
+namespace tenon::runtime {
+
+enum class RunMode : uint8_t {
+  kernels,   // below autograd, straight to the CPU kernels
+  autograd,  // through the whole dispatcher; autograd builds its graph as it did in the program
+  visible,   // through the whole dispatcher without gradients, so that a listener sees the ops
+};
+
+class Interpreter {
+ public:
+  // `resources` are what the graph's resource(n) stand for; `keys_off` the dispatch keys to leave
+  // out in `kernels` mode.
+  Interpreter(ir::Graph graph, ir::Reuse reuse, std::vector<c10::IValue> resources, c10::DispatchKeySet keys_off);
+
+  // One tensor per input; returns one per output. Inputs named by write lines are overwritten,
+  // unless `keep_inputs`.
+  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, RunMode mode, bool keep_inputs = false) const;
+
+  const ir::Graph& graph() const { return graph_; }
+
+ private:
+  struct Operand {
+    ir::ValueId id = ir::kNoValue;
+    bool last = false;  // may be moved out of the environment
+  };
+  struct Argument {
+    enum class Kind : uint8_t { constant, tensor, tensors, optional_tensors } kind = Kind::constant;
+    c10::IValue constant;
+    std::vector<Operand> operands;
+  };
+  struct Step {
+    c10::OperatorHandle op;
+    std::vector<Argument> args;
+    std::vector<ir::Result> results;
+    std::vector<ir::Node::Write> writes;
+    std::vector<bool> in_place;
+    std::vector<ir::ValueId> drops;
+    bool straight = false;  // may be called at the CPU key
+    bool no_op = false;
+    bool no_grad = false;
+  };
+  using Environment = std::vector<at::Tensor>;
+
+  void build(ir::Reuse reuse);
+  void push(const Argument& argument, Environment& env, torch::jit::Stack& stack, bool may_move) const;
+  void run_step(const Step& step, Environment& env, torch::jit::Stack& stack, RunMode mode, bool keep_inputs) const;
+  void write_back(Environment& env) const;
+
+  ir::Graph graph_;
+  std::vector<c10::IValue> resources_;
+  c10::DispatchKeySet keys_off_;
+  std::vector<Step> steps_;
+  std::vector<bool> written_already_;
+  std::vector<bool> is_input_;
+};
+
+}  // namespace tenon::runtime
