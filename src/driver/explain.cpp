@@ -57,7 +57,7 @@ void add_graphs(const Variant& variant, std::vector<Explanation::Graph>& out) {
     out.push_back({ir::print(joint), "forward and backward", joint.nodes.size(), calls});
   } else {
     const ir::Graph& graph = variant.functional.graph;
-    out.push_back({ir::print(graph), variant.recording->tape().has_backward ? "whole step" : "forward", graph.nodes.size(), calls});
+    out.push_back({ir::print(graph), variant.recording->differentiates ? "whole step" : "forward", graph.nodes.size(), calls});
   }
 }
 

@@ -174,7 +174,7 @@ class Run {
       if (b.tensor.requires_grad() != b.requires_grad || history_of(b.tensor) != b.history)
         r.obstacles.push_back("it changes the autograd history of a tensor that it was given");
     }
-    r.touches_gradients = r.tape().has_backward;
+    r.differentiates = r.touches_gradients = r.tape().has_backward;
     size_t externals = r.tape().externals.size();
     for (size_t i = 0; i < externals; ++i) {
       External e = r.tape().externals[i];

@@ -57,6 +57,7 @@ struct Recording {
   bool touches_gradients = false;
   bool new_leaves = false;  // met leaves of autograd that were not known when it started
   bool spent = false;       // the results were differentiated inside
+  bool differentiates = false;  // autograd ran inside
   bool inference = false;   // results were made in inference mode inside
   capture::TapeExtent forward;  // what of the tape is the run itself; the rest is its backward
   size_t mismatches = 0;    // recordings since that did not agree
@@ -64,7 +65,8 @@ struct Recording {
 
   std::mutex backward_mutex;
   std::optional<RecordedBackward> backward;
-  bool backward_refused = false;  // no joint graph could be made of it
+  std::vector<std::string> backward_obstacles;  // why no joint graph could be made of it
+  bool backward_tried = false;
 
   bool needs_grad() const { return !differentiable_results.empty(); }
   capture::Results forward_results() const;

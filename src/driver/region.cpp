@@ -49,11 +49,13 @@ std::shared_ptr<driver::Variant> Region::with_backward(const std::shared_ptr<dri
   std::lock_guard lock(mutex_);
   {
     std::lock_guard backward(recording.backward_mutex);
-    if (!recording.backward || recording.backward_refused) return variant;
-    recording.backward_refused = true;  // tried once
+    if (!recording.backward || recording.backward_tried) return variant;
+    recording.backward_tried = true;
   }
   std::vector<std::string> obstacles;
   auto better = driver::make_variant(variant->recording, options_, phases_, obstacles);
+  obstacles.insert(obstacles.end(), recording.backward_obstacles.begin(), recording.backward_obstacles.end());
+  for (const std::string& text : obstacles) add_once(counts_.obstacles, "in the backward: " + text);
   if (!better || !better->joint) return variant;
   publish(better, variant.get());
   return better;
@@ -152,6 +154,9 @@ void Region::learn(const Leaves& in, std::shared_ptr<driver::Recording> recordin
     auto variant = driver::make_variant(earlier_knows ? earlier : recording, options_, phases_, obstacles);
     if (variant) publish(std::move(variant), replaces);
   }
+  for (const auto& r : {earlier, recording})
+    if (r)
+      for (const std::string& text : r->backward_obstacles) add_once(counts_.obstacles, "in the backward: " + text);
   for (const std::string& text : obstacles) {
     add_once(recording->obstacles, text);
     add_once(counts_.obstacles, text);

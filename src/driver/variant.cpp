@@ -46,7 +46,10 @@ bool hold_backward_externals(Recording& recording) {
   for (size_t i = recording.forward.externals; i < externals.size(); ++i) {
     if (externals[i].kind == External::Kind::tangent || externals[i].is_number()) continue;
     auto impl = externals[i].weak.lock();
-    if (externals[i].kind != External::Kind::met || !impl) return false;
+    if (externals[i].kind != External::Kind::met || !impl) {
+      recording.backward_obstacles.push_back("a tensor that is gone (" + externals[i].name + ")");
+      return false;
+    }
     recording.held[i] = at::Tensor(std::move(impl));
   }
   return true;
@@ -64,7 +67,8 @@ std::unique_ptr<Joint> make_joint(Recording& recording, const Options& options, 
     passes::eliminate_dead(functional.graph);
     return functional;
   });
-  if (!joint->functional.obstacles.empty()) return nullptr;
+  recording.backward_obstacles = joint->functional.obstacles;
+  if (!recording.backward_obstacles.empty()) return nullptr;
   auto parts = phases.time(Phase::partition, [&] {
     auto p = autodiff::partition(joint->functional.graph, joint->functional.forward_outputs);
     passes::eliminate_dead(p.forward);

@@ -1,0 +1,21 @@
+// C4: the program splits at item() and goes on.
+#include "support/program.h"
+
+namespace tenon::test {
+
+struct BranchOnItem : Program {
+  torch::nn::Linear fc{8, 8};
+
+  Tensors inputs(int shape) override { return {torch::randn({shape ? 5 : 3, 8})}; }
+  Tensors run(const Tensors& in) override {
+    auto h = fc->forward(in[0]);
+    if (h.sum().item<float>() > 0) h = h * 2;
+    else h = torch::relu(h) - 1;
+    return {h};
+  }
+  Tensors state() override { return fc->parameters(); }
+  std::string never_answered() override { return "the branch needs the value on the host"; }
+};
+TENON_PROGRAM(BranchOnItem);
+
+}  // namespace tenon::test

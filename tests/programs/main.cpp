@@ -1,0 +1,32 @@
+// C1 C4 C6 C12: every program of the corpus, under every op-by-op backend, bit-equal to eager.
+#include <gtest/gtest.h>
+
+#include "support/program.h"
+
+namespace tenon::test {
+
+class EqualsEager : public testing::Test {
+ public:
+  EqualsEager(size_t index, std::string backend) : index_(index), backend_(std::move(backend)) {}
+  void TestBody() override { EXPECT_EQ(compare_with_eager(corpus()[index_], backend_), ""); }
+
+ private:
+  size_t index_;
+  std::string backend_;
+};
+
+void register_corpus() {
+  for (size_t i = 0; i < corpus().size(); ++i)
+    for (std::string backend : {"eager", "aot_eager"})
+      testing::RegisterTest("Corpus", (corpus()[i].name + "." + backend).c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                            [=]() -> testing::Test* { return new EqualsEager(i, backend); });
+}
+
+}  // namespace tenon::test
+
+int main(int argc, char** argv) {
+  setenv("TENON_CHECK_TEXT", "1", 1);
+  testing::InitGoogleTest(&argc, argv);
+  tenon::test::register_corpus();
+  return RUN_ALL_TESTS();
+}

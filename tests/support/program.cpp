@@ -1,0 +1,115 @@
+#include "support/program.h"
+
+#include "support/compare.h"
+
+namespace tenon::test {
+namespace {
+
+constexpr int kCalls = 12;
+int shape_of(int call) { return call < 6 || call == 11 ? 0 : 1; }
+
+// One side: the program as it is, or compiled.
+struct Side {
+  explicit Side(const ProgramEntry& entry) {
+    torch::manual_seed(1);
+    program = entry.make();
+  }
+
+  struct Outcome {
+    Tensors results, inputs, gradients, state;
+    torch::Tensor generator;
+    std::string error;
+  };
+
+  Outcome call(int number, const std::function<Tensors(const Tensors&)>& function) {
+    Outcome out;
+    torch::manual_seed(100 + number);
+    out.inputs = program->inputs(shape_of(number));
+    program->before(number);
+    if (number % 4 != 3) clear_gradients(out.inputs);
+    torch::manual_seed(500 + number);
+    program->around([&] {
+      try {
+        out.results = function(out.inputs);
+      } catch (const std::exception& error) {
+        out.error = std::string(error.what()).substr(0, 60);
+      }
+    });
+    out.generator = generator_state();
+    try {
+      differentiate(out.results);
+    } catch (const std::exception& error) {
+      out.error += " in backward: " + std::string(error.what()).substr(0, 60);
+    }
+    out.state = program->state();
+    for (const Tensors* list : {&out.inputs, &out.state})
+      for (const torch::Tensor& t : *list) out.gradients.push_back(t.defined() && t.is_leaf() ? t.grad() : torch::Tensor());
+    return out;
+  }
+
+  void clear_gradients(const Tensors& inputs) {
+    for (const Tensors& list : {inputs, program->state()})
+      for (const torch::Tensor& t : list)
+        if (t.defined() && t.is_leaf()) t.mutable_grad().reset();
+  }
+
+  // Backward through every result that has a history which is still there.
+  static void differentiate(const Tensors& results) {
+    Tensors outputs, tangents;
+    torch::manual_seed(900);
+    for (const torch::Tensor& t : results) {
+      if (!t.defined() || !t.requires_grad() || t.is_leaf()) continue;
+      outputs.push_back(t);
+      tangents.push_back(torch::randn(t.sizes(), t.options().requires_grad(false)));
+    }
+    if (!outputs.empty()) torch::autograd::backward(outputs, tangents);
+  }
+
+  std::unique_ptr<Program> program;
+};
+
+Tensors joined(const Tensors& a, const Tensors& b) {
+  Tensors all = a;
+  all.insert(all.end(), b.begin(), b.end());
+  return all;
+}
+
+std::string compare(const Side::Outcome& e, const Side::Outcome& g) {
+  // A result that was differentiated inside cannot be differentiated again: both sides say so, in their own words.
+  bool both_spent = e.error.find("in backward") != std::string::npos && g.error.find("in backward") != std::string::npos;
+  if (e.error != g.error && !both_spent) return "error '" + g.error + "' instead of '" + e.error + "'";
+  std::string d = difference(e.results, g.results, "result");
+  if (d.empty()) d = difference(e.inputs, g.inputs, "input");
+  if (d.empty()) d = difference(e.state, g.state, "state");
+  if (d.empty()) d = difference(e.gradients, g.gradients, "gradient");
+  if (d.empty() && sharing(joined(e.inputs, e.results)) != sharing(joined(g.inputs, g.results))) d = "results share memory differently";
+  if (d.empty() && !torch::equal(e.generator, g.generator)) d = "the generator is in another state";
+  return d;
+}
+
+}  // namespace
+
+std::vector<ProgramEntry>& corpus() {
+  static std::vector<ProgramEntry> entries;
+  return entries;
+}
+
+std::string compare_with_eager(const ProgramEntry& entry, const std::string& backend) {
+  Side eager(entry), compiled(entry);
+  Program* program = compiled.program.get();
+  auto fast = tenon::compile([program](const Tensors& in) { return program->run(in); },
+                             {.backend = backend, .name = entry.name, .watch = program->watch()});
+  for (int call = 0; call < kCalls; ++call) {
+    Side::Outcome expected = eager.call(call, [&](const Tensors& in) { return eager.program->run(in); });
+    Side::Outcome got = compiled.call(call, [&](const Tensors& in) { return fast(in); });
+    std::string d = compare(expected, got);
+    if (!d.empty()) return "call " + std::to_string(call) + ", " + d + "\n" + tenon::explain(fast).text();
+  }
+  Explanation why = tenon::explain(fast);
+  std::string reason = program->never_answered();
+  if (reason.empty() && why.answered == 0) return "no call was answered by a graph\n" + why.text();
+  if (!reason.empty() && why.answered > 0) return "a graph answered, though: " + reason;
+  return "";
+}
+
+}  // namespace tenon::test
