@@ -35,8 +35,8 @@ struct Options {
   std::string backend = "aot_eager";  // none, eager, aot_eager, or one from register_backend
   bool fullgraph = false;             // a graph break is an error
   Trust trust = Trust::confirmed;
-  std::string name = "function";      // in explain and in messages
-  std::vector<Watched> watch;         // modules, tensors and numbers that a callable depends on
+  std::string name = "function";  // in explain and in messages
+  std::vector<Watched> watch;     // modules, tensors and numbers that a callable depends on
 };
 
 namespace detail {
@@ -63,8 +63,7 @@ void record(Region& region, const Leaves& in, const std::function<Outcome()>& bo
 template <class F>
 class Compiled {
  public:
-  Compiled(F function, Options options)
-      : function_(std::move(function)), region_(detail::make_region(std::move(options))) {}
+  Compiled(F function, Options options) : function_(std::move(function)), region_(detail::make_region(std::move(options))) {}
 
   template <class... Args>
   auto operator()(Args&&... args) {

@@ -15,7 +15,7 @@ struct Explanation {
     std::string text;       // in the graph language
     std::string served_as;  // what it answers for: "forward", "joint", "part 2 of a split program"
     size_t ops = 0;
-    size_t calls = 0;       // calls that it answered
+    size_t calls = 0;  // calls that it answered
   };
   struct Break {
     std::string op, what, where, instead;
@@ -27,16 +27,16 @@ struct Explanation {
   };
 
   std::string name, backend;
-  size_t calls = 0;     // of the compiled function
-  size_t answered = 0;  // by a graph
-  size_t recorded = 0;  // by the program itself while it was recorded
-  size_t plain = 0;     // by the program itself, nothing recorded
+  size_t calls = 0;        // of the compiled function
+  size_t answered = 0;     // by a graph
+  size_t recorded = 0;     // by the program itself while it was recorded
+  size_t plain = 0;        // by the program itself, nothing recorded
   size_t program_ops = 0;  // of the last recording, as the program made them
   std::vector<Graph> graphs;
   std::vector<Break> breaks;
-  std::vector<std::string> guards;       // of the newest graph
+  std::vector<std::string> guards;  // of the newest graph
   std::vector<Recompile> recompiles;
-  std::vector<std::string> obstacles;    // why calls are left to the program itself
+  std::vector<std::string> obstacles;                  // why calls are left to the program itself
   std::vector<std::pair<std::string, double>> phases;  // seconds in record, functionalize, ...
 
   std::string text() const;

@@ -7,8 +7,8 @@
 namespace tenon::autodiff {
 namespace {
 
-using ir::ValueId;
 using ir::kNoValue;
+using ir::ValueId;
 
 class Cutter {
  public:
@@ -31,9 +31,7 @@ class Cutter {
       ir::for_each_definition(joint_.nodes[i], [&](ValueId id) { maker_[id] = static_cast<int32_t>(i); });
   }
 
-  bool in_backward(ValueId id) const {
-    return maker_[id] >= 0 && static_cast<size_t>(maker_[id]) >= joint_.backward_start;
-  }
+  bool in_backward(ValueId id) const { return maker_[id] >= 0 && static_cast<size_t>(maker_[id]) >= joint_.backward_start; }
 
   // A node that only looks at memory differently: cheap to do again.
   bool is_view(ValueId id) const {
@@ -65,8 +63,7 @@ class Cutter {
     g.name = joint_.name + "_forward";
     g.values = joint_.values;
     std::vector<bool> read(joint_.values.size(), false);
-    for (size_t i = 0; i < joint_.backward_start; ++i)
-      ir::for_each_operand(joint_.nodes[i], [&](ValueId id) { read[id] = true; });
+    for (size_t i = 0; i < joint_.backward_start; ++i) ir::for_each_operand(joint_.nodes[i], [&](ValueId id) { read[id] = true; });
     for (const ir::WriteBack& write : joint_.forward_write_backs) read[write.input] = true;
     for (size_t i = 0; i < joint_.inputs.size(); ++i) {
       if (!read[joint_.inputs[i].value]) continue;

@@ -13,8 +13,8 @@ struct BackwardInput {
 };
 
 struct Partition {
-  ir::Graph forward;   // outputs: the joint graph's first `forward_outputs`, then the saved values
-  ir::Graph backward;  // outputs: the rest
+  ir::Graph forward;                    // outputs: the joint graph's first `forward_outputs`, then the saved values
+  ir::Graph backward;                   // outputs: the rest
   std::vector<int32_t> forward_inputs;  // inputs of the joint graph
   std::vector<BackwardInput> backward_inputs;
 };

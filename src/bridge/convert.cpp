@@ -1,7 +1,7 @@
 #include "bridge/convert.h"
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/ops/copy.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/core/ScalarType.h>
@@ -15,9 +15,9 @@ template <class T>
 at::Tensor filled(at::ScalarType type, T number) {
   at::Tensor tensor = at::detail::empty_cpu({}, type);
   switch (type) {
-#define TENON_CASE(cpp, name)                                                  \
-  case at::ScalarType::name:                                                   \
-    *tensor.mutable_data_ptr<cpp>() = c10::convert<cpp>(number);               \
+#define TENON_CASE(cpp, name)                                    \
+  case at::ScalarType::name:                                     \
+    *tensor.mutable_data_ptr<cpp>() = c10::convert<cpp>(number); \
     break;
     AT_FORALL_SCALAR_TYPES_WITH_COMPLEX(TENON_CASE)
 #undef TENON_CASE
@@ -69,16 +69,16 @@ ir::NumberTensor number_of(const at::Tensor& tensor, bool plain) {
   number.dtype = to_dtype(type);
   number.plain = plain;
   switch (type) {
-#define TENON_CASE(cpp, name)                                                  \
-  case at::ScalarType::name: {                                                 \
-    cpp raw = *tensor.const_data_ptr<cpp>();                                   \
+#define TENON_CASE(cpp, name)                                                          \
+  case at::ScalarType::name: {                                                         \
+    cpp raw = *tensor.const_data_ptr<cpp>();                                           \
     if (type == at::kBool) number.number = static_cast<bool>(c10::convert<bool>(raw)); \
-    else if (at::isComplexType(type)) {                                        \
-      auto c = c10::convert<c10::complex<double>>(raw);                        \
-      number.number = std::complex<double>(c.real(), c.imag());                \
-    } else if (at::isFloatingType(type)) number.number = c10::convert<double>(raw); \
-    else number.number = c10::convert<int64_t>(raw);                           \
-    break;                                                                     \
+    else if (at::isComplexType(type)) {                                                \
+      auto c = c10::convert<c10::complex<double>>(raw);                                \
+      number.number = std::complex<double>(c.real(), c.imag());                        \
+    } else if (at::isFloatingType(type)) number.number = c10::convert<double>(raw);    \
+    else number.number = c10::convert<int64_t>(raw);                                   \
+    break;                                                                             \
   }
     AT_FORALL_SCALAR_TYPES_WITH_COMPLEX(TENON_CASE)
 #undef TENON_CASE
@@ -92,8 +92,7 @@ at::Tensor make_number(const ir::NumberTensor& number) {
   auto type = from_dtype(number.dtype);
   at::Tensor tensor = std::visit(
       [&](auto n) {
-        if constexpr (std::is_same_v<decltype(n), std::complex<double>>)
-          return filled(type, c10::complex<double>(n.real(), n.imag()));
+        if constexpr (std::is_same_v<decltype(n), std::complex<double>>) return filled(type, c10::complex<double>(n.real(), n.imag()));
         else return filled(type, n);
       },
       number.number);
@@ -159,8 +158,7 @@ c10::IValue from_attribute(const ir::Attribute& attribute, const c10::Type& type
 c10::OperatorHandle find_op(const std::string& name) {
   size_t space = name.find("::");
   size_t dot = name.find('.', space == std::string::npos ? 0 : space);
-  auto op = c10::Dispatcher::singleton().findSchema(
-      {name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+  auto op = c10::Dispatcher::singleton().findSchema({name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
   if (!op) throw InternalError("this libtorch has no op " + name);
   return *op;
 }

@@ -1,9 +1,9 @@
 // Between libtorch's types and the graph language's.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/core/Tensor.h>
 
 #include <optional>
 #include <string>

@@ -10,8 +10,8 @@
 namespace tenon::capture {
 namespace {
 
-using ir::ValueId;
 using ir::kNoValue;
+using ir::ValueId;
 
 struct Alias {
   Geometry geometry;
@@ -23,8 +23,8 @@ struct StorageState {
   Geometry root_geometry;
   std::vector<Alias> aliases;  // values that hold the current contents, the root's among them
   bool external = false;
-  bool written = false;        // anywhere in the range
-  bool unfilled = false;       // born empty and not yet filled by the program
+  bool written = false;   // anywhere in the range
+  bool unfilled = false;  // born empty and not yet filled by the program
   int64_t filled = 0;
   std::vector<Geometry> filled_parts;
 };
@@ -60,8 +60,7 @@ class Functionalizer {
     for (size_t i = 0; i < tape.externals.size(); ++i)
       if (tape.externals[i].ref.defined()) externals_on_[tape.externals[i].ref.storage].push_back(static_cast<int32_t>(i));
     states_.resize(tape.storages.size());
-    for (size_t s = 0; s < states_.size(); ++s)
-      states_[s].external = tape.storages[s].born < static_cast<int32_t>(range_.begin);
+    for (size_t s = 0; s < states_.size(); ++s) states_[s].external = tape.storages[s].born < static_cast<int32_t>(range_.begin);
     for (size_t i = range_.begin; i < range_.end; ++i)
       for (const TapeWrite& write : tape.ops[i].writes) states_[write.ref.storage].written = true;
   }
@@ -80,8 +79,7 @@ class Functionalizer {
 
  private:
   void obstacle(std::string text) {
-    if (std::find(out_.obstacles.begin(), out_.obstacles.end(), text) == out_.obstacles.end())
-      out_.obstacles.push_back(std::move(text));
+    if (std::find(out_.obstacles.begin(), out_.obstacles.end(), text) == out_.obstacles.end()) out_.obstacles.push_back(std::move(text));
   }
 
   // ---- storages ----
@@ -141,16 +139,15 @@ class Functionalizer {
     at::ScalarType dtype = tape_.externals[on_storage.front()].ref.geometry.dtype;
     for (int32_t i : on_storage) {
       out_.offset_matters[i] = true;
-      if (tape_.externals[i].ref.geometry.dtype != dtype)
-        obstacle("tensors of different element types share memory that is written");
+      if (tape_.externals[i].ref.geometry.dtype != dtype) obstacle("tensors of different element types share memory that is written");
     }
     Geometry flat;
     flat.dtype = dtype;
     flat.sizes.push_back(static_cast<int64_t>(tape_.storages[storage].bytes / c10::elementSize(dtype)));
     flat.strides.push_back(1);
     state.root_geometry = flat;
-    state.root = add_input(flat, {on_storage.front(), true}, ir::InputRole::state,
-                           "storage of " + tape_.externals[on_storage.front()].name, false);
+    state.root =
+        add_input(flat, {on_storage.front(), true}, ir::InputRole::state, "storage of " + tape_.externals[on_storage.front()].name, false);
   }
 
   void offset_matters(int32_t storage) {
@@ -275,16 +272,23 @@ class Functionalizer {
       if (const auto* ref = std::get_if<TensorRef>(&op.args[i])) {
         if (const auto* value = std::get_if<ValueId>(&node.args[i])) consider(*ref, *value);
       } else if (const auto* list = std::get_if<TensorListRef>(&op.args[i])) {
-        for (size_t k = 0; k < list->items.size(); ++k)
-          consider(list->items[k], std::get<ir::ValueList>(node.args[i]).ids[k]);
+        for (size_t k = 0; k < list->items.size(); ++k) consider(list->items[k], std::get<ir::ValueList>(node.args[i]).ids[k]);
       }
     }
     return found;
   }
 
+  // as_strided counts from the start of the storage, not of its operand.
+  void note_offset(const TapeOp& op) {
+    if (op.op.operator_name().name.rfind("aten::as_strided", 0) != 0) return;
+    const auto& ref = std::get<TensorRef>(op.args[0]);
+    if (states_[ref.storage].external) offset_matters(ref.storage);
+  }
+
   void emit(size_t index) {
     const TapeOp& op = tape_.ops[index];
     check_operands_filled(op);
+    note_offset(op);
     std::vector<ir::Argument> args;
     for (size_t i = 0; i < op.args.size(); ++i) args.push_back(argument(op, i, index));
     ir::Node node;
@@ -358,8 +362,8 @@ class Functionalizer {
     if (state.external) offset_matters(ref.storage);
     ir::Node node;
     node.op = "aten::as_strided_scatter";
-    node.args = {state.root, after, ir::Attribute(ref.geometry.sizes_vector()),
-                 ir::Attribute(ref.geometry.strides_vector()), ir::Attribute(ref.geometry.offset)};
+    node.args = {state.root, after, ir::Attribute(ref.geometry.sizes_vector()), ir::Attribute(ref.geometry.strides_vector()),
+                 ir::Attribute(ref.geometry.offset)};
     ValueId root = out_.graph.add_value(to_type(state.root_geometry));
     node.results.push_back({false, {root}});
     out_.graph.nodes.push_back(std::move(node));
@@ -400,9 +404,8 @@ class Functionalizer {
       return binding;
     }
     check_filled(ref);
-    bool shared = std::any_of(all.begin(), all.end(), [&](const TensorRef& other) {
-      return other.storage == ref.storage && !(other.geometry == ref.geometry);
-    });
+    bool shared = std::any_of(all.begin(), all.end(),
+                              [&](const TensorRef& other) { return other.storage == ref.storage && !(other.geometry == ref.geometry); });
     ValueId value = shared ? state.root : read(ref);
     if (ref.requires_grad) out_.graph.values[value].requires_grad = true;
     bool is_part = shared && !(ref.geometry == state.root_geometry);
@@ -431,10 +434,8 @@ class Functionalizer {
       if (!state.external || !state.written || state.root == kNoValue) continue;
       for (size_t i = 0; i < out_.graph.inputs.size(); ++i) {
         int32_t e = out_.inputs[i].external;
-        bool same = e >= 0 ? tape_.externals[e].ref.storage == static_cast<int32_t>(s)
-                           : out_.inputs[i].carried == static_cast<int32_t>(s);
-        if (same && out_.graph.inputs[i].value != state.root)
-          out.push_back({out_.graph.inputs[i].value, state.root});
+        bool same = e >= 0 ? tape_.externals[e].ref.storage == static_cast<int32_t>(s) : out_.inputs[i].carried == static_cast<int32_t>(s);
+        if (same && out_.graph.inputs[i].value != state.root) out.push_back({out_.graph.inputs[i].value, state.root});
       }
     }
     return out;

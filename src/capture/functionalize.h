@@ -18,9 +18,9 @@ namespace tenon::capture {
 
 // What to pass for an input of the graph.
 struct InputBinding {
-  int32_t external = -1;  // this external, or
+  int32_t external = -1;       // this external, or
   bool whole_storage = false;  // its storage as one flat tensor: several externals share it and it is written
-  int32_t carried = -1;  // a storage from an earlier part of the program (only for parts of a tape)
+  int32_t carried = -1;        // a storage from an earlier part of the program (only for parts of a tape)
 };
 
 // Where a tensor that the program leaves behind comes from.
@@ -34,13 +34,13 @@ struct ResultBinding {
 struct Functional {
   ir::Graph graph;
   std::vector<InputBinding> inputs;
-  std::vector<ResultBinding> results;       // one per requested result
-  size_t forward_outputs = 0;               // graph outputs that belong to the forward
-  std::vector<c10::IValue> resources;       // generators
-  std::vector<bool> offset_matters;         // per external: its storage offset is part of the graph
-  std::vector<int32_t> version_bumps;       // per external: in-place writes to its storage
+  std::vector<ResultBinding> results;  // one per requested result
+  size_t forward_outputs = 0;          // graph outputs that belong to the forward
+  std::vector<c10::IValue> resources;  // generators
+  std::vector<bool> offset_matters;    // per external: its storage offset is part of the graph
+  std::vector<int32_t> version_bumps;  // per external: in-place writes to its storage
   std::vector<std::string> obstacles;
-  bool plain_autograd = true;               // the graph run under autograd gives the program's gradients
+  bool plain_autograd = true;  // the graph run under autograd gives the program's gradients
 };
 
 struct TapeRange {

@@ -1,7 +1,7 @@
 #include "capture/guards.h"
 
-#include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/InferenceMode.h>
@@ -14,9 +14,7 @@ namespace {
 
 std::atomic<uint32_t> g_disabled{0};
 
-bool enabled(GuardKind kind) {
-  return !(g_disabled.load(std::memory_order_relaxed) & (1u << static_cast<int>(kind)));
-}
+bool enabled(GuardKind kind) { return !(g_disabled.load(std::memory_order_relaxed) & (1u << static_cast<int>(kind))); }
 
 const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
@@ -56,8 +54,7 @@ Settings Settings::now() {
   Settings s{};
   s.grad_mode = at::GradMode::is_enabled();
   s.inference_mode = c10::InferenceMode::is_enabled();
-  if (at::autocast::is_autocast_enabled(at::kCPU))
-    s.autocast = 1 + static_cast<uint32_t>(at::autocast::get_autocast_dtype(at::kCPU));
+  if (at::autocast::is_autocast_enabled(at::kCPU)) s.autocast = 1 + static_cast<uint32_t>(at::autocast::get_autocast_dtype(at::kCPU));
   s.default_dtype = static_cast<uint32_t>(c10::get_default_dtype_as_scalartype());
   auto& context = at::globalContext();
   s.context = context.deterministicAlgorithms() | context.userEnabledFlashSDP() << 1 | context.userEnabledMathSDP() << 2 |

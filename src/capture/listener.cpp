@@ -29,8 +29,7 @@ void inner_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
 
 struct Registration {
   Registration()
-      : outer(torch::Library::IMPL, "_", kOuter, __FILE__, __LINE__),
-        inner(torch::Library::IMPL, "_", kInner, __FILE__, __LINE__) {
+      : outer(torch::Library::IMPL, "_", kOuter, __FILE__, __LINE__), inner(torch::Library::IMPL, "_", kInner, __FILE__, __LINE__) {
     auto& dispatcher = c10::Dispatcher::singleton();
     for (auto key : {kOuter, kInner})
       if (dispatcher.hasBackendFallbackForDispatchKey(key))
@@ -76,13 +75,11 @@ void inner_decompose(const c10::OperatorHandle& op, c10::DispatchKeySet keys, St
 }
 
 bool is_composite(const c10::OperatorHandle& op) {
-  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
-         !op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) && !op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
 }
 
 c10::DispatchKeySet keys_above_backends() {
-  return c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
-         c10::DispatchKeySet({kOuter, kInner});
+  return c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset | c10::DispatchKeySet({kOuter, kInner});
 }
 
 }  // namespace tenon::capture

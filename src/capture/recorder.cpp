@@ -21,15 +21,14 @@ struct OpFacts {
   bool dynamic_shape = false;  // the result's shape may depend on the data
   bool host_result = false;    // returns something that is not a tensor
   bool no_result = false;
-  std::vector<bool> writes;    // per argument
+  std::vector<bool> writes;  // per argument
 };
 
 namespace {
 
 bool is_tensor_type(const c10::Type& type) {
   if (type.kind() == c10::TypeKind::TensorType) return true;
-  if (type.kind() == c10::TypeKind::OptionalType || type.kind() == c10::TypeKind::ListType)
-    return is_tensor_type(*type.containedType(0));
+  if (type.kind() == c10::TypeKind::OptionalType || type.kind() == c10::TypeKind::ListType) return is_tensor_type(*type.containedType(0));
   return false;
 }
 
@@ -88,8 +87,8 @@ int32_t Recorder::number_storage(const at::Tensor& tensor, int32_t born) {
 bool Recorder::supported(const at::Tensor& tensor) {
   if (!tensor.device().is_cpu())
     throw UserError(ErrorCode::device, "a tensor on " + tensor.device().str() + "; Tenon compiles for the CPU only");
-  if (tensor.layout() == at::kStrided && !tensor.is_quantized() && !tensor.is_neg() && !tensor.is_conj() &&
-      tensor.has_storage() && bridge::has_dtype(tensor.scalar_type()))
+  if (tensor.layout() == at::kStrided && !tensor.is_quantized() && !tensor.is_neg() && !tensor.is_conj() && tensor.has_storage() &&
+      bridge::has_dtype(tensor.scalar_type()))
     return true;
   tape_.obstacles.push_back("a tensor that is not a plain strided one (" + tensor.toString() + ")");
   return false;
@@ -102,7 +101,11 @@ int32_t Recorder::add_external(External::Kind kind, int32_t index, const std::st
     ref.geometry = geometry_of(tensor);
     ref.requires_grad = tensor.requires_grad();
   }
-  External external{kind, index, name, ref, c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()),
+  External external{kind,
+                    index,
+                    name,
+                    ref,
+                    c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()),
                     tensor.has_storage() ? tensor.storage().getWeakStorageImpl()
                                          : c10::weak_intrusive_ptr<c10::StorageImpl>(c10::intrusive_ptr<c10::StorageImpl>())};
   tape_.externals.push_back(std::move(external));
@@ -133,8 +136,7 @@ TensorRef Recorder::refer(const at::Tensor& tensor) {
 }
 
 TapeArgument Recorder::note_tensor(const at::Tensor& tensor) {
-  if (tensor.defined() && tensor.unsafeGetTensorImpl()->is_wrapped_number())
-    return bridge::number_of(tensor, /*plain=*/false);
+  if (tensor.defined() && tensor.unsafeGetTensorImpl()->is_wrapped_number()) return bridge::number_of(tensor, /*plain=*/false);
   return refer(tensor);
 }
 
@@ -142,8 +144,7 @@ TapeArgument Recorder::note_argument(const c10::IValue& value) {
   if (value.isTensor()) return note_tensor(value.toTensor());
   if (value.isTensorList() || value.isOptionalTensorList()) {
     TensorListRef list;
-    for (const c10::IValue& item : value.toListRef())
-      list.items.push_back(item.isTensor() ? refer(item.toTensor()) : TensorRef{});
+    for (const c10::IValue& item : value.toListRef()) list.items.push_back(item.isTensor() ? refer(item.toTensor()) : TensorRef{});
     return list;
   }
   return value;
@@ -188,8 +189,8 @@ void Recorder::meet_break(const c10::OperatorHandle& op, const OpFacts& facts, c
   event.before_op = tape_.ops.size();
   event.frames = return_addresses();
   if (options_.fullgraph)
-    throw UserError(ErrorCode::fullgraph, event.op + " " + event.what + " at " + user_line(event.frames) + "; " +
-                                              event.instead + ", or compile without fullgraph to split here");
+    throw UserError(ErrorCode::fullgraph, event.op + " " + event.what + " at " + user_line(event.frames) + "; " + event.instead +
+                                              ", or compile without fullgraph to split here");
   tape_.breaks.push_back(std::move(event));
 }
 

@@ -48,8 +48,7 @@ std::string describe(const TapeArgument& argument) {
   if (const auto* number = std::get_if<ir::NumberTensor>(&argument)) return ir::print(ir::Attribute(*number));
   if (const auto* ref = std::get_if<TensorRef>(&argument)) {
     std::ostringstream out;
-    out << "tensor on storage " << ref->storage << " " << at::toString(ref->geometry.dtype)
-        << c10::IntArrayRef(ref->geometry.sizes);
+    out << "tensor on storage " << ref->storage << " " << at::toString(ref->geometry.dtype) << c10::IntArrayRef(ref->geometry.sizes);
     return out.str();
   }
   return "a list of tensors";
@@ -80,22 +79,19 @@ std::string first_difference(const Tape& a, TapeExtent a_extent, const Tape& b, 
     if (!(x.op == y.op)) return at + op_name(x.op) + " became " + op_name(y.op);
     for (size_t k = 0; k < x.args.size(); ++k) {
       if (x.args[k].index() != y.args[k].index() || !std::visit(SameArgument{y.args[k]}, x.args[k]))
-        return at + op_name(x.op) + ", argument " + std::to_string(k) + ": " + describe(x.args[k]) + " became " +
-               describe(y.args[k]);
+        return at + op_name(x.op) + ", argument " + std::to_string(k) + ": " + describe(x.args[k]) + " became " + describe(y.args[k]);
     }
     if (x.no_grad != y.no_grad) return at + op_name(x.op) + ": grad mode changed";
   }
   if (a_extent.ops != b_extent.ops)
-    return "op " + std::to_string(common) + ": " + std::to_string(a_extent.ops) + " ops became " +
-           std::to_string(b_extent.ops);
+    return "op " + std::to_string(common) + ": " + std::to_string(a_extent.ops) + " ops became " + std::to_string(b_extent.ops);
   if (a_extent.externals != b_extent.externals) return "the tensors that it met changed";
   for (size_t i = 0; i < a_extent.externals; ++i) {
     const External &x = a.externals[i], &y = b.externals[i];
     if (x.kind != y.kind || x.index != y.index || !(x.ref == y.ref)) return "tensor '" + x.name + "' changed its kind or geometry";
     if (x.is_number() != y.is_number() || (x.is_number() && !same_number(*x.number, *y.number)))
       return "the number '" + x.name + "' changed";
-    if (x.kind == External::Kind::met && !x.is_number() &&
-        x.weak_storage._unsafe_get_target() != y.weak_storage._unsafe_get_target())
+    if (x.kind == External::Kind::met && !x.is_number() && x.weak_storage._unsafe_get_target() != y.weak_storage._unsafe_get_target())
       return "tensor '" + x.name + "' is another tensor object";
   }
   return "";

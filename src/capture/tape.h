@@ -3,8 +3,8 @@
 // change what the program does (reference counts steer autograd between `add` and `add_`).
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
 #include <optional>
@@ -28,9 +28,7 @@ struct Geometry {
   std::vector<int64_t> sizes_vector() const { return {sizes.begin(), sizes.end()}; }
   std::vector<int64_t> strides_vector() const { return {strides.begin(), strides.end()}; }
 
-  bool operator==(const Geometry& o) const {
-    return dtype == o.dtype && offset == o.offset && sizes == o.sizes && strides == o.strides;
-  }
+  bool operator==(const Geometry& o) const { return dtype == o.dtype && offset == o.offset && sizes == o.sizes && strides == o.strides; }
 };
 
 Geometry geometry_of(const at::Tensor& tensor);

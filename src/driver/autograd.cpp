@@ -41,21 +41,19 @@ class HiddenHooks {
 };
 
 bool has_hooks(Node& node) {
-  return !node.pre_hooks().empty() || !node.post_hooks().empty() || !node.tensor_pre_hooks().empty() ||
-         !node.retains_grad_hooks().empty();
+  return !node.pre_hooks().empty() || !node.post_hooks().empty() || !node.tensor_pre_hooks().empty() || !node.retains_grad_hooks().empty();
 }
 
 // Generated nodes carry a bare name; of the others only these come back when the ops run again.
 bool comes_back(const std::string& name) {
-  return name.find("::") == std::string::npos || name == "torch::autograd::CopyBackwards" ||
-         name == "torch::autograd::AccumulateGrad";
+  return name.find("::") == std::string::npos || name == "torch::autograd::CopyBackwards" || name == "torch::autograd::AccumulateGrad";
 }
 
 }  // namespace
 
-Tensors differentiate(const Tensors& outputs, const Tensors& inputs, const Tensors& tangents, bool keep_graph, bool create_graph) {
+Tensors differentiate(const Tensors& outputs, const Tensors& inputs, const Tensors& tangents, bool create_graph) {
   HiddenHooks hidden(inputs);
-  return torch::autograd::grad(outputs, inputs, tangents, keep_graph, create_graph, /*allow_unused=*/true);
+  return torch::autograd::grad(outputs, inputs, tangents, /*retain_graph=*/true, create_graph, /*allow_unused=*/true);
 }
 
 AutogradGraph inspect(const Tensors& outputs, const Tensors& boundary, const std::unordered_map<const void*, bool>& nodes_run) {

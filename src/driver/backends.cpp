@@ -54,8 +54,8 @@ BackendKind backend_kind(const std::string& name) {
 
 std::shared_ptr<const Executable> build(const std::string& backend, ir::Graph graph, const std::vector<c10::IValue>& resources) {
   ir::Reuse reuse = planner::plan_reuse(graph);
-  auto op_by_op = std::make_shared<const runtime::Interpreter>(std::move(graph), std::move(reuse), resources,
-                                                               capture::keys_above_backends());
+  auto op_by_op =
+      std::make_shared<const runtime::Interpreter>(std::move(graph), std::move(reuse), resources, capture::keys_above_backends());
   Runner own;
   Registry& r = registry();
   std::unique_lock lock(r.mutex);
@@ -63,9 +63,8 @@ std::shared_ptr<const Executable> build(const std::string& backend, ir::Graph gr
   if (it != r.own.end()) {
     Backend make = it->second;
     lock.unlock();
-    own = make(ir::print(op_by_op->graph()), [op_by_op](std::vector<at::Tensor> inputs) {
-      return op_by_op->run(std::move(inputs), runtime::RunMode::kernels);
-    });
+    own = make(ir::print(op_by_op->graph()),
+               [op_by_op](std::vector<at::Tensor> inputs) { return op_by_op->run(std::move(inputs), runtime::RunMode::kernels); });
   }
   return std::make_shared<const Executable>(std::move(op_by_op), std::move(own));
 }

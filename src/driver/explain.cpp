@@ -46,7 +46,8 @@ void add_parts(Recording& recording, const std::string& name, std::vector<Explan
     for (const ResultInfo& info : recording.results) add(info.ref);
     auto functional = capture::functionalize(tape, {cuts[i], cuts[i + 1]}, results, name + "_part" + std::to_string(part));
     passes::eliminate_dead(functional.graph);
-    out.push_back({ir::print(functional.graph), "part " + std::to_string(++part) + " of a split program", functional.graph.nodes.size(), 0});
+    out.push_back(
+        {ir::print(functional.graph), "part " + std::to_string(++part) + " of a split program", functional.graph.nodes.size(), 0});
   }
 }
 
@@ -105,7 +106,8 @@ std::string Explanation::text() const {
   for (size_t i = 0; i < graphs.size(); ++i)
     out << "  graph " << i << ": " << graphs[i].ops << " ops, " << graphs[i].served_as << ", answered " << graphs[i].calls << " calls\n";
   out << "  breaks: " << breaks.size() << "\n";
-  for (const Break& b : breaks) out << "    " << b.op << " " << b.what << " at " << b.where << " (" << b.count << " times); " << b.instead << "\n";
+  for (const Break& b : breaks)
+    out << "    " << b.op << " " << b.what << " at " << b.where << " (" << b.count << " times); " << b.instead << "\n";
   if (!guards.empty()) out << "  guards:\n";
   for (const std::string& guard : guards) out << "    " << guard << "\n";
   out << "  recompiles: " << recompiles.size() << "\n";

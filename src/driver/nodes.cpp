@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/functions/utils.h>
-#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -42,29 +41,31 @@ struct RecordedNode : Node {
 
   variable_list apply(variable_list&& tangents) override {
     if (outputs.empty())
-      throw UserError(ErrorCode::backward, "the gradient of a compiled function was asked for a second time; pass retain_graph=true the first time");
+      throw UserError(ErrorCode::backward,
+                      "the gradient of a compiled function was asked for a second time; pass retain_graph=true the first time");
     Asked asked = asked_for(tangents, outputs);
     if (asked.outputs.empty()) return variable_list(inputs.size());
     bool create = at::GradMode::is_enabled();
-    bool keep = torch::autograd::get_current_graph_task_keep_graph() || create;
     std::lock_guard lock(recording->backward_mutex);
-    if (create || recording->backward || capture::current_listener()) return differentiate(asked.outputs, inputs, asked.tangents, keep, create);
-    return record(asked, keep);
+    if (create || recording->backward || capture::current_listener())
+      return differentiate(asked.outputs, inputs, asked.tangents, create);
+    return record(asked);
   }
 
-  variable_list record(const Asked& asked, bool keep) {
+  variable_list record(const Asked& asked) {
     capture::Recorder& recorder = recording->recorder;
     RecordedBackward backward;
     backward.first_op = recording->tape().ops.size();
     backward.tangent_defined = asked.defined;
     for (size_t i = 0; i < asked.tangents.size(); ++i) {
-      int32_t number = recorder.add_external(capture::External::Kind::tangent, static_cast<int32_t>(i), "tangent " + std::to_string(i), asked.tangents[i]);
+      int32_t number = recorder.add_external(capture::External::Kind::tangent, static_cast<int32_t>(i), "tangent " + std::to_string(i),
+                                             asked.tangents[i]);
       backward.tangents.push_back(recording->tape().externals[number].ref);
     }
     Tensors gradients;
     {
       capture::ListenScope listen(&recorder);
-      gradients = differentiate(asked.outputs, inputs, asked.tangents, keep, false);
+      gradients = differentiate(asked.outputs, inputs, asked.tangents, false);
     }
     for (const at::Tensor& gradient : gradients) backward.gradients.push_back(recorder.refer(gradient));
     recording->backward = std::move(backward);
@@ -83,7 +84,8 @@ struct GraphNode : Node {
 
   variable_list apply(variable_list&& tangents) override {
     if (released)
-      throw UserError(ErrorCode::backward, "the gradient of a compiled function was asked for a second time; pass retain_graph=true the first time");
+      throw UserError(ErrorCode::backward,
+                      "the gradient of a compiled function was asked for a second time; pass retain_graph=true the first time");
     bool create = at::GradMode::is_enabled();
     if (create || !matches(tangents)) return run_again(tangents, create);
     const Joint& joint = *variant->joint;
@@ -134,20 +136,22 @@ struct GraphNode : Node {
     if (!variant->can_rerun) {
       variant->wants_backward = true;
       throw UserError(ErrorCode::backward,
-                      "this combination of outputs, gradient layout or create_graph was not recorded for '" + variant->functional.graph.name +
+                      "this combination of outputs, gradient layout or create_graph was not recorded for '" +
+                          variant->functional.graph.name +
                           "', and the function cannot be run again for it; the next call records it, or compile with backend 'none'");
     }
     at::AutoGradMode on(true);
     Tensors bound(externals.size());
     for (size_t i = 0; i < externals.size(); ++i) bound[i] = externals[i].unpack();
-    Tensors outputs = variant->forward->run(bind_inputs(variant->functional.inputs, bound), runtime::RunMode::autograd, /*keep_inputs=*/true);
+    Tensors outputs =
+        variant->forward->run(bind_inputs(variant->functional.inputs, bound), runtime::RunMode::autograd, /*keep_inputs=*/true);
     Tensors results, inputs;
     for (int32_t i : variant->recording->differentiable_results)
       results.push_back(bind_result(variant->functional.results[i], outputs, bound, variant->recording->tape()));
     for (int32_t i : variant->recording->differentiable_externals) inputs.push_back(bound[i]);
     Asked asked = asked_for(tangents, results);
     if (asked.outputs.empty()) return variable_list(inputs.size());
-    return differentiate(asked.outputs, inputs, asked.tangents, create, create);
+    return differentiate(asked.outputs, inputs, asked.tangents, create);
   }
 
   void release_variables() override {
@@ -168,7 +172,8 @@ struct SpentNode : Node {
 
 }  // namespace
 
-void lead_through_node(const std::shared_ptr<Recording>& recording, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor*>& results) {
+void lead_through_node(const std::shared_ptr<Recording>& recording, const std::vector<at::Tensor>& inputs,
+                       const std::vector<at::Tensor*>& results) {
   if (recording->spent) return;
   auto node = c10::make_intrusive<RecordedNode>();
   node->recording = recording;
@@ -184,8 +189,8 @@ void lead_through_node(const std::shared_ptr<Recording>& recording, const std::v
   }
 }
 
-void attach_history(const std::shared_ptr<const Variant>& variant, std::vector<at::Tensor>& results, const std::vector<at::Tensor>& externals,
-                    std::vector<at::Tensor> saved) {
+void attach_history(const std::shared_ptr<const Variant>& variant, std::vector<at::Tensor>& results,
+                    const std::vector<at::Tensor>& externals, std::vector<at::Tensor> saved) {
   const Recording& recording = *variant->recording;
   if (recording.spent) {
     auto node = c10::make_intrusive<SpentNode>();

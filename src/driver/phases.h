@@ -26,8 +26,7 @@ struct Phases {
       Phase phase;
       std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
       ~Stop() {
-        phases.seconds[static_cast<size_t>(phase)] +=
-            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        phases.seconds[static_cast<size_t>(phase)] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       }
     } stop{*this, phase};
     return f();

@@ -29,8 +29,7 @@ class AutocastCacheOff {
 // TorchScript would profile, specialise and fuse behind the dispatcher's back.
 class PlainTorchScript {
  public:
-  PlainTorchScript()
-      : profiling_(torch::jit::getProfilingMode().exchange(false)), optimize_(torch::jit::getGraphExecutorOptimize()) {
+  PlainTorchScript() : profiling_(torch::jit::getProfilingMode().exchange(false)), optimize_(torch::jit::getGraphExecutorOptimize()) {
     torch::jit::setGraphExecutorOptimize(false);
   }
   ~PlainTorchScript() {
@@ -60,7 +59,8 @@ class Run {
     for (const Watched& watched : options.watch) watched.list(parts);
     recording_ = std::make_shared<Recording>(in, std::move(parts.numbers), capture::RecordOptions{options.fullgraph});
     for (size_t i = 0; i < in.tensors.size(); ++i)
-      if (in.tensors[i]->defined()) know(External::Kind::argument, static_cast<int32_t>(i), "argument " + std::to_string(i), *in.tensors[i]);
+      if (in.tensors[i]->defined())
+        know(External::Kind::argument, static_cast<int32_t>(i), "argument " + std::to_string(i), *in.tensors[i]);
     for (auto& [name, tensor] : parts.tensors)
       if (tensor.defined()) know(External::Kind::state, 0, name, tensor);
     for (auto& weak : known_)
@@ -195,7 +195,8 @@ class Run {
       GradientEffect effect{static_cast<int32_t>(i)};
       if (now.defined()) {
         if (now.requires_grad()) r.obstacles.push_back("it leaves a gradient that requires grad");
-        if (now.layout() == at::kStrided && r.recorder.storage_number(now) < 0) r.obstacles.push_back("a gradient that no recorded op made");
+        if (now.layout() == at::kStrided && r.recorder.storage_number(now) < 0)
+          r.obstacles.push_back("a gradient that no recorded op made");
         effect.result = static_cast<int32_t>(r.extra.size());
         r.extra.push_back(r.recorder.refer(now));
       }

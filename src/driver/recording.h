@@ -31,9 +31,9 @@ struct GradientEffect {
 
 struct RecordedBackward {
   size_t first_op = 0;
-  std::vector<bool> tangent_defined;             // per differentiable result
-  std::vector<capture::TensorRef> tangents;      // of the defined ones
-  std::vector<capture::TensorRef> gradients;     // per differentiable external
+  std::vector<bool> tangent_defined;          // per differentiable result
+  std::vector<capture::TensorRef> tangents;   // of the defined ones
+  std::vector<capture::TensorRef> gradients;  // per differentiable external
 };
 
 struct Recording {
@@ -47,20 +47,20 @@ struct Recording {
   capture::Settings settings;
   std::shared_ptr<const std::any> prototype;
   std::vector<ResultInfo> results;
-  std::vector<capture::TensorRef> extra;          // new gradients
+  std::vector<capture::TensorRef> extra;  // new gradients
   std::vector<GradientEffect> gradient_effects;
-  std::vector<at::Tensor> held;                   // per external: a strong handle; undefined if by position
+  std::vector<at::Tensor> held;  // per external: a strong handle; undefined if by position
   std::vector<int32_t> differentiable_externals;
-  std::vector<int32_t> differentiable_results;    // those that need an autograd node of ours
-  std::vector<std::string> obstacles;             // why no graph can answer for the program
-  std::vector<std::string> autograd_obstacles;    // why the graph cannot run under autograd instead
+  std::vector<int32_t> differentiable_results;  // those that need an autograd node of ours
+  std::vector<std::string> obstacles;           // why no graph can answer for the program
+  std::vector<std::string> autograd_obstacles;  // why the graph cannot run under autograd instead
   bool touches_gradients = false;
-  bool new_leaves = false;  // met leaves of autograd that were not known when it started
-  bool spent = false;       // the results were differentiated inside
+  bool new_leaves = false;      // met leaves of autograd that were not known when it started
+  bool spent = false;           // the results were differentiated inside
   bool differentiates = false;  // autograd ran inside
-  bool inference = false;   // results were made in inference mode inside
+  bool inference = false;       // results were made in inference mode inside
   capture::TapeExtent forward;  // what of the tape is the run itself; the rest is its backward
-  size_t mismatches = 0;    // recordings since that did not agree
+  size_t mismatches = 0;        // recordings since that did not agree
   std::string last_difference;
 
   std::mutex backward_mutex;

@@ -76,7 +76,12 @@ std::shared_ptr<driver::Recording> Region::find_candidate(const Leaves& in) {
   return nullptr;
 }
 
-void Region::record(const Leaves& in, const std::function<Outcome()>& body) {
+void Region::record(const Leaves& given, const std::function<Outcome()>& body) {
+  // The program may move its arguments away; these handles stay.
+  std::vector<at::Tensor> handles;
+  Leaves in = given;
+  handles.reserve(in.tensors.size());
+  for (const at::Tensor*& tensor : in.tensors) tensor = &handles.emplace_back(*tensor);
   bool plain = kind_ == driver::BackendKind::none || capture::current_listener();
   if (!plain) {
     std::lock_guard lock(mutex_);

@@ -171,7 +171,8 @@ Tensors bind_inputs(const std::vector<capture::InputBinding>& bindings, const Te
       inputs.push_back(external);
       continue;
     }
-    auto flat = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(external.storage()), c10::DispatchKeySet(c10::DispatchKey::CPU), external.dtype());
+    auto flat = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(external.storage()), c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                                         external.dtype());
     flat.unsafeGetTensorImpl()->set_sizes_contiguous({static_cast<int64_t>(external.storage().nbytes() / external.itemsize())});
     inputs.push_back(std::move(flat));
   }
@@ -213,7 +214,8 @@ detail::Answer run_variant(const std::shared_ptr<const Variant>& variant, const 
     Tensors inputs = bind_inputs(joint ? variant->joint->forward_inputs : functional.inputs, externals);
     outputs = executable.run(std::move(inputs), live ? RunMode::autograd : RunMode::kernels);
     if (joint) {
-      saved.assign(std::make_move_iterator(outputs.begin() + static_cast<ptrdiff_t>(functional.forward_outputs)), std::make_move_iterator(outputs.end()));
+      saved.assign(std::make_move_iterator(outputs.begin() + static_cast<ptrdiff_t>(functional.forward_outputs)),
+                   std::make_move_iterator(outputs.end()));
       outputs.resize(functional.forward_outputs);
     }
   }

@@ -32,9 +32,9 @@ struct Variant {
   capture::Functional functional;  // of the forward alone
   std::shared_ptr<const Executable> forward;
   std::unique_ptr<Joint> joint;
-  bool autograd_runs = false;  // autograd over the forward graph gives the program's gradients
-  bool can_rerun = false;      // and the forward may run a second time for it
-  bool use_autograd = false;   // the `eager` backend
+  bool autograd_runs = false;        // autograd over the forward graph gives the program's gradients
+  bool can_rerun = false;            // and the forward may run a second time for it
+  bool use_autograd = false;         // the `eager` backend
   std::vector<bool> backward_reads;  // per external: what a node must hold; empty: all
   mutable std::atomic<size_t> answered{0};
   mutable std::atomic<bool> wants_backward{false};  // a backward came that is not recorded

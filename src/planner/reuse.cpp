@@ -8,8 +8,8 @@
 namespace tenon::planner {
 namespace {
 
-using ir::ValueId;
 using ir::kNoValue;
+using ir::ValueId;
 
 constexpr size_t kEnd = std::numeric_limits<size_t>::max();
 
@@ -41,8 +41,7 @@ class Planner {
     std::vector<bool> found = frozen_;
     for (size_t i = 0; i < graph_.inputs.size(); ++i)
       for (ValueId id : graph_.outputs)
-        if (id != kNoValue && id != graph_.inputs[i].value && buffer_[id] == buffer_[graph_.inputs[i].value] &&
-            writable_[buffer_[id]])
+        if (id != kNoValue && id != graph_.inputs[i].value && buffer_[id] == buffer_[graph_.inputs[i].value] && writable_[buffer_[id]])
           found[i] = true;
     return found;
   }
@@ -73,8 +72,8 @@ class Planner {
   void open_inputs() {
     for (size_t i = 0; i < graph_.inputs.size(); ++i) {
       ValueId id = graph_.inputs[i].value;
-      bool written = std::any_of(graph_.write_backs.begin(), graph_.write_backs.end(),
-                                 [&](const ir::WriteBack& w) { return w.input == id; });
+      bool written =
+          std::any_of(graph_.write_backs.begin(), graph_.write_backs.end(), [&](const ir::WriteBack& w) { return w.input == id; });
       place(id, new_buffer(written && !frozen_[i]));
     }
   }
@@ -107,8 +106,7 @@ class Planner {
   bool scatter_is_done(const ir::Node& node, size_t now) const {
     if (node.op != "aten::as_strided_scatter") return false;
     ValueId root = std::get<ValueId>(node.args[0]), source = std::get<ValueId>(node.args[1]);
-    return buffer_[root] == buffer_[source] && writable_[buffer_[root]] && last_use_[root] <= now &&
-           is_at(node, type(source));
+    return buffer_[root] == buffer_[source] && writable_[buffer_[root]] && last_use_[root] <= now && is_at(node, type(source));
   }
 
   // Does the scatter put its source where the source's own memory lies?

@@ -11,8 +11,8 @@
 
 namespace tenon::runtime {
 
-using ir::ValueId;
 using ir::kNoValue;
+using ir::ValueId;
 
 Interpreter::Interpreter(ir::Graph graph, ir::Reuse reuse, std::vector<c10::IValue> resources, c10::DispatchKeySet keys_off)
     : graph_(std::move(graph)), resources_(std::move(resources)), keys_off_(keys_off) {

@@ -1,9 +1,9 @@
 // Runs a graph op by op on libtorch's own kernels.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <ATen/core/Tensor.h>
 
 #include <vector>
 

@@ -14,12 +14,15 @@ std::string difference(const torch::Tensor& expected, const torch::Tensor& got) 
   if (expected.scalar_type() != got.scalar_type()) out << "type " << got.scalar_type() << " instead of " << expected.scalar_type();
   else if (expected.layout() != got.layout()) out << "layout " << got.layout();
   else if (expected.sizes() != got.sizes()) out << "sizes " << got.sizes() << " instead of " << expected.sizes();
-  else if (expected.layout() == torch::kStrided && expected.strides() != got.strides()) out << "strides " << got.strides() << " instead of " << expected.strides();
+  else if (expected.layout() == torch::kStrided && expected.strides() != got.strides())
+    out << "strides " << got.strides() << " instead of " << expected.strides();
   else if (expected.requires_grad() != got.requires_grad()) out << "requires_grad " << got.requires_grad();
   else if (expected.is_inference() != got.is_inference()) out << "is_inference " << got.is_inference();
   if (!out.str().empty()) return out.str();
   torch::NoGradGuard no_grad;
-  auto plain = [](const torch::Tensor& t) { return (t.layout() == torch::kStrided ? t.detach() : t.detach().to_dense()).contiguous().clone(); };
+  auto plain = [](const torch::Tensor& t) {
+    return (t.layout() == torch::kStrided ? t.detach() : t.detach().to_dense()).contiguous().clone();
+  };
   torch::Tensor a = plain(expected), b = plain(got);
   if (std::memcmp(a.data_ptr(), b.data_ptr(), a.nbytes()) == 0) return "";
   torch::Tensor x = a.to(torch::kDouble).flatten(), y = b.to(torch::kDouble).flatten();
@@ -42,8 +45,8 @@ std::vector<int64_t> sharing(const std::vector<torch::Tensor>& tensors) {
   for (size_t i = 0; i < tensors.size(); ++i) {
     int64_t first = -1, offset = 0;
     for (size_t k = 0; k <= i && first < 0; ++k)
-      if (tensors[i].defined() && tensors[k].defined() && tensors[k].layout() == torch::kStrided && tensors[i].layout() == torch::kStrided &&
-          tensors[i].is_alias_of(tensors[k])) {
+      if (tensors[i].defined() && tensors[k].defined() && tensors[k].layout() == torch::kStrided &&
+          tensors[i].layout() == torch::kStrided && tensors[i].is_alias_of(tensors[k])) {
         first = static_cast<int64_t>(k);
         offset = tensors[i].storage_offset() - tensors[k].storage_offset();
       }

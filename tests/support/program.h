@@ -44,8 +44,7 @@ struct RegisterProgram {
     corpus().push_back({std::move(name), std::move(make)});
   }
 };
-#define TENON_PROGRAM(Type) \
-  static const ::tenon::test::RegisterProgram register_##Type(#Type, [] { return std::make_unique<Type>(); })
+#define TENON_PROGRAM(Type) static const ::tenon::test::RegisterProgram register_##Type(#Type, [] { return std::make_unique<Type>(); })
 
 // Runs twelve calls of both and returns the first difference in words, or nothing.
 std::string compare_with_eager(const ProgramEntry& entry, const std::string& backend);

@@ -49,7 +49,9 @@ struct AnyMember {
   void operator()(T&...) const {}
 };
 template <class T>
-concept HasVisit = requires(T& x) { x.visit(AnyMember{}); };
+concept HasVisit = requires(T& x) {
+  x.visit(AnyMember{});
+};
 
 // Walks x; `sink` has tensor(t), number(bits) and text(s).
 template <class Sink, class T>

@@ -24,11 +24,16 @@ concept IsModule = requires(M& m) {
 };
 
 template <class T>
-concept IsModulePointer = requires(T& p) { *p; } && IsModule<std::remove_reference_t<decltype(*std::declval<T&>())>> &&
-                          !requires(T& p) { p.ptr(); };
+concept IsModulePointer = requires(T& p) {
+  *p;
+}
+&&IsModule<std::remove_reference_t<decltype(*std::declval<T&>())>> && !requires(T & p) { p.ptr(); };
 
 template <class T>
-concept IsModuleHolder = requires(T& h) { h.ptr(); } && IsModulePointer<decltype(std::declval<T&>().ptr())>;
+concept IsModuleHolder = requires(T& h) {
+  h.ptr();
+}
+&&IsModulePointer<decltype(std::declval<T&>().ptr())>;
 
 // What a watched thing consists of at one moment.
 struct WatchedParts {
@@ -50,20 +55,17 @@ void list_module(P module, WatchedParts& out) {
 class Watched {
  public:
   template <class T>
-    requires detail::IsModulePointer<T>
-  Watched(T module) : list_([module](detail::WatchedParts& out) { detail::list_module(module, out); }) {}
+  requires detail::IsModulePointer<T> Watched(T module)
+      : list_([module](detail::WatchedParts& out) { detail::list_module(module, out); }) {}
 
   template <class T>
-    requires detail::IsModuleHolder<T>
-  Watched(T holder) : Watched(holder.ptr()) {}
+  requires detail::IsModuleHolder<T> Watched(T holder) : Watched(holder.ptr()) {}
 
-  Watched(at::Tensor tensor)
-      : list_([tensor](detail::WatchedParts& out) { out.tensors.emplace_back("watched", tensor); }) {}
+  Watched(at::Tensor tensor) : list_([tensor](detail::WatchedParts& out) { out.tensors.emplace_back("watched", tensor); }) {}
 
   // A number or bool of the program's that the function branches on or computes with.
   template <class T>
-    requires std::is_arithmetic_v<T>
-  Watched(const T* number)
+  requires std::is_arithmetic_v<T> Watched(const T* number)
       : list_([number](detail::WatchedParts& out) {
           out.numbers.emplace_back("watched number", [number] {
             uint64_t bits = 0;

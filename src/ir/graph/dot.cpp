@@ -23,8 +23,8 @@ std::string dot(const Graph& graph) {
     const Input& input = graph.inputs[i];
     std::string name = "in" + std::to_string(i);
     maker[input.value] = name;
-    out += "  " + name + " [style=filled, fillcolor=\"" + (input.role == InputRole::argument ? "#cfe8ff" : "#e6e6e6") +
-           "\", label=\"" + escaped(input.name) + "\\n" + print(graph.values[input.value].type) + "\"];\n";
+    out += "  " + name + " [style=filled, fillcolor=\"" + (input.role == InputRole::argument ? "#cfe8ff" : "#e6e6e6") + "\", label=\"" +
+           escaped(input.name) + "\\n" + print(graph.values[input.value].type) + "\"];\n";
   }
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
@@ -37,13 +37,15 @@ std::string dot(const Graph& graph) {
       type = print(graph.values[id].type);
     });
     std::string style = is_view ? ", style=dashed" : i >= graph.backward_start ? ", style=filled, fillcolor=\"#ffe9cc\"" : "";
-    out += "  " + name + " [label=\"" + escaped(node.op) + "\\n" + type + "\"" + style + (node.writes.empty() ? "" : ", color=red") + "];\n";
+    out +=
+        "  " + name + " [label=\"" + escaped(node.op) + "\\n" + type + "\"" + style + (node.writes.empty() ? "" : ", color=red") + "];\n";
     for_each_operand(node, [&](ValueId id) { out += "  " + maker[id] + " -> " + name + ";\n"; });
   }
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
     if (graph.outputs[i] == kNoValue) continue;
     std::string name = "out" + std::to_string(i);
-    out += "  " + name + " [shape=ellipse, label=\"output " + std::to_string(i) + "\"];\n  " + maker[graph.outputs[i]] + " -> " + name + ";\n";
+    out +=
+        "  " + name + " [shape=ellipse, label=\"output " + std::to_string(i) + "\"];\n  " + maker[graph.outputs[i]] + " -> " + name + ";\n";
   }
   for (const WriteBack& write : graph.write_backs)
     out += "  " + maker[write.value] + " -> " + maker[write.input] + " [color=red, constraint=false];\n";

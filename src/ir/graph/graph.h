@@ -69,10 +69,8 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
-using Attribute =
-    std::variant<None, bool, int64_t, double, std::complex<double>, std::string, Device, Resource,
-                 std::vector<int64_t>, std::vector<double>, std::vector<bool>,
-                 std::vector<std::string>, NumberTensor>;
+using Attribute = std::variant<None, bool, int64_t, double, std::complex<double>, std::string, Device, Resource, std::vector<int64_t>,
+                               std::vector<double>, std::vector<bool>, std::vector<std::string>, NumberTensor>;
 
 // One argument of an op: a value, a list of values (kNoValue stands for "no tensor"), or a constant.
 struct ValueList {

@@ -29,8 +29,7 @@ Hull hull(const TensorType& type) {
 bool reachable(int64_t distance, const std::vector<Dim>& dims, size_t k) {
   if (k == dims.size()) return distance == 0;
   int64_t reach = 0;
-  for (size_t i = k + 1; i < dims.size(); ++i)
-    reach += (std::max(dims[i].size_a, dims[i].size_b) - 1) * dims[i].stride;
+  for (size_t i = k + 1; i < dims.size(); ++i) reach += (std::max(dims[i].size_a, dims[i].size_b) - 1) * dims[i].stride;
   const Dim& dim = dims[k];
   for (int64_t steps = -(dim.size_b - 1); steps <= dim.size_a - 1; ++steps) {
     int64_t rest = distance - steps * dim.stride;

@@ -1,7 +1,7 @@
 #include "ir/graph/parse.h"
 
-#include <charconv>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <unordered_map>
@@ -55,8 +55,7 @@ class Parser {
         ++column;
       }
     }
-    throw UserError(ErrorCode::parse, "line " + std::to_string(line) + ", column " + std::to_string(column) +
-                                          ": expected " + expected);
+    throw UserError(ErrorCode::parse, "line " + std::to_string(line) + ", column " + std::to_string(column) + ": expected " + expected);
   }
 
   void skip_space() {
@@ -84,9 +83,7 @@ class Parser {
     if (!accept(s)) fail("'" + s + "'");
   }
   static bool is_name_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
-  bool peek_word(const std::string& s) {
-    return peek(s) && (at_ + s.size() >= text_.size() || !is_name_char(text_[at_ + s.size()]));
-  }
+  bool peek_word(const std::string& s) { return peek(s) && (at_ + s.size() >= text_.size() || !is_name_char(text_[at_ + s.size()])); }
   bool accept_word(const std::string& s) {
     if (!peek_word(s)) return false;
     at_ += s.size();
@@ -235,8 +232,8 @@ class Parser {
     if (peek("nan") || peek("inf") || peek("-inf")) return real();
     skip_space();
     size_t end = at_;
-    while (end < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[end])) || text_[end] == '.' ||
-                                  text_[end] == '-' || text_[end] == '+'))
+    while (end < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[end])) || text_[end] == '.' || text_[end] == '-' || text_[end] == '+'))
       ++end;
     bool is_real = text_.substr(at_, end - at_).find_first_of(".e") != std::string::npos;
     at_ = begin;

@@ -47,9 +47,7 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-std::string complex_number(const std::complex<double>& number) {
-  return "c(" + real(number.real()) + ", " + real(number.imag()) + ")";
-}
+std::string complex_number(const std::complex<double>& number) { return "c(" + real(number.real()) + ", " + real(number.imag()) + ")"; }
 
 struct AttributePrinter {
   std::string operator()(const None&) const { return "none"; }
@@ -110,8 +108,7 @@ class Printer {
 
   std::string argument(const Argument& arg) const {
     if (const auto* id = std::get_if<ValueId>(&arg)) return use(*id);
-    if (const auto* list = std::get_if<ValueList>(&arg))
-      return "[" + join(list->ids, [&](ValueId id) { return use(id); }) + "]";
+    if (const auto* list = std::get_if<ValueList>(&arg)) return "[" + join(list->ids, [&](ValueId id) { return use(id); }) + "]";
     return print(std::get<Attribute>(arg));
   }
 
@@ -148,9 +145,7 @@ class Printer {
 }  // namespace
 
 std::string print(const TensorType& type) {
-  auto numbers = [](const std::vector<int64_t>& list) {
-    return join(list, [](int64_t n) { return std::to_string(n); });
-  };
+  auto numbers = [](const std::vector<int64_t>& list) { return join(list, [](int64_t n) { return std::to_string(n); }); };
   std::string text = std::string(dtype_name(type.dtype)) + "[" + numbers(type.sizes) + "]";
   if (type.strides != contiguous_strides(type.sizes)) text += "{" + numbers(type.strides) + "}";
   if (type.offset != 0) text += "+" + std::to_string(type.offset);

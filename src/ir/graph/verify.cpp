@@ -31,17 +31,13 @@ class Verifier {
 
  private:
   const TensorType& type(ValueId id) const { return graph_.values[id].type; }
-  bool same_shape(ValueId a, ValueId b) const {
-    return type(a).dtype == type(b).dtype && type(a).sizes == type(b).sizes;
-  }
+  bool same_shape(ValueId a, ValueId b) const { return type(a).dtype == type(b).dtype && type(a).sizes == type(b).sizes; }
 
   void require(bool holds, const std::string& what) const {
     if (!holds) throw UserError(ErrorCode::verify, "graph @" + graph_.name + ", " + where_ + ": " + what);
   }
 
-  void in_range(ValueId id) const {
-    require(id >= 0 && static_cast<size_t>(id) < graph_.values.size(), "a value that does not exist");
-  }
+  void in_range(ValueId id) const { require(id >= 0 && static_cast<size_t>(id) < graph_.values.size(), "a value that does not exist"); }
 
   void use(ValueId id) const {
     in_range(id);
@@ -55,15 +51,14 @@ class Verifier {
     const TensorType& t = type(id);
     require(t.sizes.size() == t.strides.size(), "as many strides as sizes");
     require(t.offset >= 0, "a negative offset");
-    for (size_t i = 0; i < t.sizes.size(); ++i)
-      require(t.sizes[i] >= 0 && t.strides[i] >= 0, "a negative size or stride");
+    for (size_t i = 0; i < t.sizes.size(); ++i) require(t.sizes[i] >= 0 && t.strides[i] >= 0, "a negative size or stride");
   }
 
   void write_backs(const std::vector<WriteBack>& list) const {
     std::vector<ValueId> written;
     for (const WriteBack& write : list) {
-      bool is_input = std::any_of(graph_.inputs.begin(), graph_.inputs.end(),
-                                  [&](const Input& input) { return input.value == write.input; });
+      bool is_input =
+          std::any_of(graph_.inputs.begin(), graph_.inputs.end(), [&](const Input& input) { return input.value == write.input; });
       require(is_input, "a write-back to something that is not an input");
       use(write.value);
       require(std::find(written.begin(), written.end(), write.input) == written.end(), "two write-backs to one input");
@@ -103,8 +98,7 @@ class Verifier {
       if (alias != kNoValue) require(is_operand(alias), "an alias of something that is not an operand");
       define(id);
     });
-    for (const Node::Write& write : n.writes)
-      require(type(write.after) == type(write.before), "new contents of another type");
+    for (const Node::Write& write : n.writes) require(type(write.after) == type(write.before), "new contents of another type");
   }
 
   const Graph& graph_;

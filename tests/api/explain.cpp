@@ -1,0 +1,55 @@
+// C7: explain as text, JSON, Graphviz and SVG.
+#include <gtest/gtest.h>
+#include <tenon/inspect.h>
+#include <torch/torch.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace tenon::test {
+
+TEST(Explain, C7TextAndJsonTellGraphsGuardsRecompilesAndTime) {
+  torch::nn::Linear fc(4, 2);
+  auto fast = tenon::compile(fc, {.name = "head"});
+  for (int size : {3, 3, 3, 5, 5}) fast(torch::randn({size, 4}));
+  Explanation why = tenon::explain(fast);
+  EXPECT_EQ(why.calls, 5u);
+  EXPECT_EQ(why.answered + why.recorded + why.plain, why.calls);
+  ASSERT_EQ(why.recompiles.size(), 1u);
+  EXPECT_EQ(why.recompiles[0].guard, "sizes");
+  EXPECT_EQ(why.recompiles[0].detail, "argument 0");
+  for (const char* part : {"tenon: head", "graph 0", "guards:", "[sizes] argument 0", "record "})
+    EXPECT_NE(why.text().find(part), std::string::npos) << why;
+  auto json = nlohmann::json::parse(why.json());
+  EXPECT_EQ(json["graphs"].size(), 2u);
+  EXPECT_EQ(json["recompiles"][0]["guard"], "sizes");
+  EXPECT_GT(json["seconds"]["record"].get<double>(), 0);
+}
+
+TEST(Explain, C7Picture) {
+  auto fast = tenon::compile([](torch::Tensor x) { return (x + 1).relu_(); });
+  for (int i = 0; i < 3; ++i) fast(torch::randn({3}));
+  Explanation why = tenon::explain(fast);
+  EXPECT_NE(why.dot().find("aten::relu_"), std::string::npos);
+  char folder[] = "/tmp/tenon_explain_XXXXXX";
+  std::string path = std::string(mkdtemp(folder)) + "/it's a graph.svg";
+  ASSERT_TRUE(why.svg(path));
+  std::ifstream file(path);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_NE(text.find("aten::add"), std::string::npos);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Explain, TheNumberThatDriftsIsNamed) {
+  double hidden = 1;
+  auto fast = tenon::compile([&](torch::Tensor x) { return x * (hidden *= 0.5); });
+  for (int i = 0; i < 3; ++i) fast(torch::randn({3}));
+  Explanation why = tenon::explain(fast);
+  EXPECT_EQ(why.answered, 0u);
+  ASSERT_FALSE(why.recompiles.empty());
+  EXPECT_NE(why.recompiles[0].detail.find("argument 1: 0.5 became 0.25"), std::string::npos) << why;
+}
+
+}  // namespace tenon::test

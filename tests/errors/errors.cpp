@@ -1,0 +1,105 @@
+// Errors: the code, the text and what to do.
+#include <gtest/gtest.h>
+#include <tenon/compile.h>
+#include <tenon/inspect.h>
+#include <torch/torch.h>
+
+#include "base/error.h"
+
+namespace tenon::test {
+
+using torch::Tensor;
+
+template <class F>
+void expect_error(ErrorCode code, const std::vector<std::string>& parts, F&& f) {
+  try {
+    f();
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code);
+    for (const std::string& part : parts) EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+}
+
+TEST(Errors, C4FullgraphNamesOpLineReasonAndAdvice) {
+  auto fast = tenon::compile(
+      [](Tensor x) {
+        return x.sum().item<float>() > 0 ? x : -x;  // the line that the message names
+      },
+      {.fullgraph = true});
+  std::string line = "errors.cpp:" + std::to_string(__LINE__ - 3);
+  for (int i = 0; i < 3; ++i)
+    expect_error(ErrorCode::fullgraph, {"[fullgraph] aten::_local_scalar_dense", "item()", line, "torch::where", "without fullgraph"},
+                 [&] { fast(torch::ones({3})); });
+}
+
+TEST(Errors, C4FullgraphOnDataDependentShapes) {
+  auto nonzero = tenon::compile([](Tensor x) { return torch::nonzero(x); }, {.fullgraph = true});
+  expect_error(ErrorCode::fullgraph, {"aten::nonzero", "shape depends on the data"}, [&] { nonzero(torch::ones({3})); });
+  auto mask = tenon::compile([](Tensor x) { return x.index({x > 0}); }, {.fullgraph = true});
+  expect_error(ErrorCode::fullgraph, {"aten::index.Tensor", "mask"}, [&] { mask(torch::ones({3})); });
+  auto index = tenon::compile([](Tensor x, Tensor i) { return x.index({i}); }, {.fullgraph = true});
+  EXPECT_NO_THROW(index(torch::ones({3}), torch::zeros({2}, torch::kLong)));
+}
+
+TEST(Errors, C4WithoutFullgraphTheBreakIsListed) {
+  auto fast = tenon::compile([](Tensor x) {
+    Tensor h = x * 2;
+    if (h.sum().item<float>() > 0) h = h + 1;
+    return h.sin();
+  });
+  for (int i = 0; i < 3; ++i) fast(torch::ones({3}));
+  Explanation why = tenon::explain(fast);
+  ASSERT_EQ(why.breaks.size(), 1u) << why;
+  EXPECT_NE(why.breaks[0].where.find("errors.cpp:"), std::string::npos) << why;
+  EXPECT_EQ(why.graphs.size(), 2u) << why;
+  EXPECT_EQ(why.answered, 0u);
+}
+
+TEST(Errors, C6UnknownBackend) {
+  expect_error(ErrorCode::backend, {"'fastest'", "none, eager, aot_eager"},
+               [] { tenon::compile([](Tensor x) { return x; }, {.backend = "fastest"}); });
+}
+
+TEST(Errors, C6BackendNameTaken) {
+  expect_error(ErrorCode::backend, {"'eager'", "exists already"},
+               [] { register_backend("eager", [](const std::string&, Runner run) { return run; }); });
+}
+
+TEST(Errors, NotOnTheCpu) {
+  auto fast = tenon::compile([](Tensor x) { return x + 1; });
+  expect_error(ErrorCode::device, {"meta", "CPU only"}, [&] { fast(torch::empty({3}, torch::kMeta)); });
+}
+
+TEST(Errors, TheProgramsOwnExceptionComesThrough) {
+  auto fast = tenon::compile([](Tensor x) -> Tensor {
+    if (x.size(0) == 3) throw std::runtime_error("mine");
+    return x * 2;
+  });
+  for (int i = 0; i < 4; ++i) {
+    try {
+      fast(torch::ones({3}));
+      FAIL();
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), "mine");
+    }
+    EXPECT_NO_THROW(fast(torch::ones({2})));
+  }
+}
+
+TEST(Errors, SpentResult) {
+  Tensor w = torch::ones({3}).requires_grad_();
+  auto step = tenon::compile([&](Tensor x) {
+    w.mutable_grad().reset();
+    Tensor loss = (x * w).pow(2).sum();
+    loss.backward();
+    return loss;
+  });
+  for (int i = 0; i < 5; ++i) {
+    Tensor loss = step(torch::ones({3}));
+    EXPECT_ANY_THROW(loss.backward());
+  }
+  EXPECT_GE(tenon::explain(step).answered, 1u) << tenon::explain(step);
+}
+
+}  // namespace tenon::test

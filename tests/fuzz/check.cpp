@@ -1,0 +1,137 @@
+#include "fuzz/check.h"
+
+#include <tenon/compile.h>
+#include <tenon/inspect.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <functional>
+
+#include "support/compare.h"
+
+namespace tenon::fuzz {
+namespace {
+
+using test::difference;
+using test::generator_state;
+using test::sharing;
+
+struct Outcome {
+  Tensors results, inputs, gradients;
+  std::vector<bool> input_changed;  // its version moved
+  Tensor generator;
+  std::string error, backward_error;
+};
+
+std::string first_line(const std::exception& error) {
+  std::string text = error.what();
+  return text.substr(0, std::min<size_t>(text.find('\n'), 160));
+}
+
+void differentiate(const RandomProgram& program, const MadeInputs& made, Outcome& out) {
+  Tensors outputs, tangents;
+  torch::manual_seed(77);
+  for (const Tensor& t : out.results) {
+    if (!t.requires_grad()) continue;
+    outputs.push_back(t);
+    tangents.push_back(torch::randn(t.sizes(), t.options().requires_grad(false)));
+  }
+  if (outputs.empty()) return;
+  try {
+    if (program.uses_backward) {
+      torch::autograd::backward(outputs, tangents);
+      for (const Tensor& leaf : made.leaves) out.gradients.push_back(leaf.grad());
+    } else {
+      out.gradients = torch::autograd::grad(outputs, made.leaves, tangents, std::nullopt, false, /*allow_unused=*/true);
+    }
+  } catch (const std::exception& error) {
+    out.backward_error = first_line(error);
+  }
+}
+
+Outcome run_call(const RandomProgram& program, int call, const std::function<Tensors(const Tensors&)>& function) {
+  Outcome out;
+  MadeInputs made = make_inputs(program, program.seed * 31 + static_cast<uint64_t>(call));
+  out.inputs = made.arguments;
+  std::vector<int64_t> versions;
+  for (const Tensor& t : out.inputs) versions.push_back(t._version());
+  torch::manual_seed(500 + static_cast<uint64_t>(call));
+  {
+    at::AutoGradMode mode(program.grad_mode);
+    try {
+      out.results = function(out.inputs);
+    } catch (const std::exception& error) {
+      out.error = first_line(error);
+    }
+  }
+  out.generator = generator_state();
+  for (size_t i = 0; i < versions.size(); ++i) out.input_changed.push_back(out.inputs[i]._version() != versions[i]);
+  if (out.error.empty() && !(program.skipped_gradients >> call & 1)) differentiate(program, made, out);
+  return out;
+}
+
+Tensors joined(const Tensors& a, const Tensors& b) {
+  Tensors all = a;
+  all.insert(all.end(), b.begin(), b.end());
+  return all;
+}
+
+struct Difference {
+  std::string kind, text;
+};
+
+Difference compare(const Outcome& e, const Outcome& g) {
+  if (e.error.empty() != g.error.empty()) return {"error", "error '" + g.error + "' instead of '" + e.error + "'"};
+  if (!e.error.empty()) return {};
+  if (std::string d = difference(e.results, g.results, "result"); !d.empty()) return {"result", d};
+  if (std::string d = difference(e.inputs, g.inputs, "input"); !d.empty()) return {"input", d};
+  if (sharing(joined(e.inputs, e.results)) != sharing(joined(g.inputs, g.results))) return {"sharing", "results share memory differently"};
+  if (!torch::equal(e.generator, g.generator)) return {"generator", "the generator is in another state"};
+  if (e.input_changed != g.input_changed) return {"version", "versions of the inputs move differently"};
+  if (e.backward_error.empty() != g.backward_error.empty())
+    return {"backward error", "in backward: error '" + g.backward_error + "' instead of '" + e.backward_error + "'"};
+  if (!e.backward_error.empty()) return {};
+  if (std::string d = difference(e.gradients, g.gradients, "gradient"); !d.empty()) return {"gradient", d};
+  return {};
+}
+
+bool eager_agrees_with_itself(const RandomProgram& program, const std::vector<Outcome>& expected) {
+  for (size_t call = 0; call < expected.size(); ++call) {
+    Outcome again = run_call(program, static_cast<int>(call), [&](const Tensors& in) { return execute(program, in); });
+    if (!compare(expected[call], again).kind.empty()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Verdict check(const RandomProgram& program, const std::string& backend) {
+  Verdict verdict;
+  auto plain = [&program](const Tensors& in) { return execute(program, in); };
+  auto fast = tenon::compile(plain, {.backend = backend, .name = "seed" + std::to_string(program.seed)});
+  std::vector<Outcome> expected, got;
+  auto note = [&](int call, const Difference& d) {
+    verdict.kind = d.kind;
+    verdict.difference = backend + ", call " + std::to_string(call) + ", " + d.text;
+  };
+  for (int call = 0; call < kCalls && verdict.kind.empty(); ++call) {
+    expected.push_back(run_call(program, call, plain));
+    got.push_back(run_call(program, call, fast));
+    note(call, compare(expected.back(), got.back()));
+  }
+  // What an earlier call returned must survive the later ones.
+  for (int call = 0; call < kCalls && verdict.kind.empty(); ++call)
+    if (std::string d = difference(expected[call].results, got[call].results, "result"); !d.empty())
+      note(call, {"overwritten", "after later calls: " + d});
+  Explanation why = tenon::explain(fast);
+  verdict.answered = why.answered > 0;
+  verdict.obstacles = why.obstacles;
+  for (const Explanation::Recompile& r : why.recompiles) verdict.obstacles.push_back("recompiled: " + r.guard + " " + r.detail);
+  if (!verdict.kind.empty()) {
+    verdict.explanation = why.text();
+    for (const Explanation::Graph& graph : why.graphs) verdict.explanation += graph.served_as + ":\n" + graph.text;
+    verdict.unstable = !eager_agrees_with_itself(program, expected);
+  }
+  return verdict;
+}
+
+}  // namespace tenon::fuzz

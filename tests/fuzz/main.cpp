@@ -1,0 +1,145 @@
+// random_programs: random tensor programs, eagerly and through tenon::compile, bit for bit.
+//
+//   --seconds N    stop after N seconds          --count N   stop after N programs
+//   --seed S       the first seed                --one S     only this seed, with its program printed
+//   --backend B    eager or aot_eager; both by default
+//   --failures N   stop after N wrong programs   --quick     do not minimise
+//   --why          why programs were not answered by a graph
+#include <ATen/Parallel.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <map>
+#include <set>
+
+#include "fuzz/check.h"
+#include "fuzz/minimise.h"
+
+namespace tenon::fuzz {
+namespace {
+
+struct Flags {
+  double seconds = 60;
+  uint64_t count = UINT64_MAX, seed = 1, failures = 20;
+  bool one = false, why = false, quick = false;
+  std::vector<std::string> backends = {"eager", "aot_eager"};
+};
+
+struct Totals {
+  uint64_t programs = 0, answered = 0, wrong = 0, unstable = 0;
+  std::map<std::string, uint64_t> obstacles;
+  std::set<const Op*> ops;
+};
+
+volatile uint64_t g_seed = 0;
+
+void on_signal(int number) {
+  char text[96];
+  int length = std::snprintf(text, sizeof text, "signal %d in seed %llu\n", number, static_cast<unsigned long long>(g_seed));
+  (void)!write(2, text, static_cast<size_t>(length));
+  std::signal(number, SIG_DFL);
+  std::raise(number);
+}
+
+Flags parse(int argc, char** argv) {
+  Flags flags;
+  for (int i = 1; i < argc; ++i) {
+    std::string flag = argv[i];
+    auto value = [&] { return i + 1 < argc ? argv[++i] : throw std::invalid_argument(flag + " needs a value"); };
+    if (flag == "--seconds") flags.seconds = std::atof(value());
+    else if (flag == "--count") flags.count = std::strtoull(value(), nullptr, 10), flags.seconds = 1e9;
+    else if (flag == "--seed") flags.seed = std::strtoull(value(), nullptr, 10);
+    else if (flag == "--one") flags.one = true, flags.seed = std::strtoull(value(), nullptr, 10), flags.count = 1;
+    else if (flag == "--backend") flags.backends = {value()};
+    else if (flag == "--failures") flags.failures = std::strtoull(value(), nullptr, 10);
+    else if (flag == "--why") flags.why = true;
+    else if (flag == "--quick") flags.quick = true;
+    else throw std::invalid_argument("unknown flag " + flag);
+  }
+  return flags;
+}
+
+void report(const RandomProgram& program, const Verdict& verdict, const std::string& backend, bool quick) {
+  std::cout << "WRONG: seed " << program.seed << ", " << verdict.difference << std::endl;
+  RandomProgram smallest = program;
+  Verdict last = verdict;
+  if (!quick)
+    smallest = minimise(program, [&](const RandomProgram& candidate) {
+      Verdict v = check(candidate, backend);
+      if (!v.wrong() || v.kind != verdict.kind) return false;
+      last = std::move(v);
+      return true;
+    });
+  std::cout << smallest.text() << "  -> " << last.difference << "\n" << last.explanation << std::endl;
+}
+
+void run_seed(uint64_t seed, const Flags& flags, Totals& totals) {
+  g_seed = seed;
+  RandomProgram program = generate(seed);
+  if (flags.one) std::cerr << program.text();
+  for (const Step& step : program.steps) totals.ops.insert(step.op);
+  ++totals.programs;
+  bool answered = true, wrong = false;
+  for (const std::string& backend : flags.backends) {
+    Verdict verdict = check(program, backend);
+    answered &= verdict.answered;
+    if (!verdict.answered)
+      for (const std::string& text : verdict.obstacles) ++totals.obstacles[text];
+    if (!verdict.answered && verdict.obstacles.empty()) ++totals.obstacles["(nothing said)"];
+    if (verdict.unstable) {
+      ++totals.unstable;
+      std::cout << "eager does not agree with itself, seed " << seed << ": " << verdict.difference << std::endl;
+    }
+    if (verdict.wrong() && !wrong) {
+      wrong = true;
+      report(program, verdict, backend, flags.quick);
+    }
+    if (flags.one && !verdict.answered)
+      for (const std::string& text : verdict.obstacles) std::cerr << backend << " not answered: " << text << "\n";
+  }
+  totals.answered += answered;
+  totals.wrong += wrong;
+}
+
+void print_reasons(const Totals& totals) {
+  std::vector<std::pair<uint64_t, std::string>> sorted;
+  for (const auto& [text, count] : totals.obstacles) sorted.emplace_back(count, text);
+  std::sort(sorted.rbegin(), sorted.rend());
+  for (size_t i = 0; i < sorted.size() && i < 40; ++i) std::cout << "  " << sorted[i].first << " x " << sorted[i].second << "\n";
+}
+
+int run(const Flags& flags) {
+  std::cout << "first seed " << flags.seed << ", " << all_ops().size() << " ops" << std::endl;
+  Totals totals;
+  auto start = std::chrono::steady_clock::now();
+  auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  for (uint64_t i = 0; i < flags.count && totals.wrong < flags.failures && (flags.one || seconds() < flags.seconds); ++i)
+    run_seed(flags.seed + i, flags, totals);
+  if (flags.why) print_reasons(totals);
+  std::cout << totals.ops.size() << " ops used, " << static_cast<double>(totals.programs) / seconds() << " programs a second, " << totals.unstable
+            << " where eager is not stable\n";
+  std::cout << totals.programs << " programs, " << totals.answered << " answered by a graph, " << totals.wrong << " wrong, first seed " << flags.seed
+            << std::endl;
+  return totals.wrong > 0;
+}
+
+}  // namespace
+}  // namespace tenon::fuzz
+
+int main(int argc, char** argv) {
+  setenv("TENON_CHECK_TEXT", "1", 1);
+  at::set_num_threads(1);
+  for (int number : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS}) std::signal(number, tenon::fuzz::on_signal);
+  try {
+    return tenon::fuzz::run(tenon::fuzz::parse(argc, argv));
+  } catch (const std::invalid_argument& error) {
+    std::cerr << error.what() << "\n";
+    return 2;
+  }
+}

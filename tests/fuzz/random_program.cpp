@@ -1,0 +1,148 @@
+#include "fuzz/random_program.h"
+
+#include <sstream>
+
+namespace tenon::fuzz {
+namespace {
+
+const char* layout_name(Layout layout) {
+  static const char* names[] = {"contiguous", "transposed", "expanded", "strided", "view"};
+  return names[static_cast<int>(layout)];
+}
+
+Tensor random_data(const std::vector<int64_t>& sizes, torch::ScalarType dtype, bool special) {
+  if (dtype == torch::kBool) return torch::randint(0, 2, sizes, torch::kLong).to(dtype);
+  if (dtype == torch::kByte) return torch::randint(0, 6, sizes, torch::kLong).to(dtype);
+  if (!c10::isFloatingType(dtype)) return torch::randint(-3, 6, sizes, dtype);
+  Tensor data = torch::randn(sizes, torch::kDouble);
+  if (special) {
+    const double inf = std::numeric_limits<double>::infinity();
+    Tensor which = torch::randint(0, 16, sizes, torch::kLong);
+    const double values[] = {0.0, -0.0, inf, -inf, std::numeric_limits<double>::quiet_NaN()};
+    for (int i = 0; i < 5; ++i) data.masked_fill_(which == i, values[i]);
+  }
+  return data.to(dtype);
+}
+
+Tensor laid_out(const Input& input, bool special) {
+  std::vector<int64_t> sizes = input.sizes;
+  switch (input.layout) {
+    case Layout::transposed: {
+      std::vector<int64_t> dims;
+      for (size_t i = sizes.size(); i-- > 0;) dims.push_back(static_cast<int64_t>(i));
+      return random_data({sizes.rbegin(), sizes.rend()}, input.dtype, special).permute(dims);
+    }
+    case Layout::expanded: {
+      std::vector<int64_t> narrow = sizes;
+      if (!narrow.empty()) narrow[narrow.size() / 2] = 1;
+      return random_data(narrow, input.dtype, special).expand(sizes);
+    }
+    case Layout::strided: {
+      if (sizes.empty()) return random_data({3}, input.dtype, special).select(0, 1);
+      sizes.back() = 2 * sizes.back() + 1;
+      return random_data(sizes, input.dtype, special).slice(-1, 1, std::nullopt, 2);
+    }
+    default:
+      return random_data(sizes, input.dtype, special);
+  }
+}
+
+Tensor view_of(const Tensor& base, const Input& input) {
+  if (input.view_kind == 5) return base;  // the same handle twice
+  torch::NoGradGuard no_grad;
+  Tensor t = base.detach();
+  if (t.dim() == 0) return t;
+  switch (input.view_kind) {
+    case 1: return t.transpose(0, -1);
+    case 2: return t.narrow(0, t.size(0) / 2, t.size(0) - t.size(0) / 2);
+    case 3: return t.slice(-1, 0, std::nullopt, 2);
+    case 4: return t.is_contiguous() ? t.view(-1) : t.squeeze();
+    default: return t;
+  }
+}
+
+}  // namespace
+
+uint64_t Rng::next() {
+  uint64_t z = (state_ += 0x9e3779b97f4a7c15ull);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+MadeInputs make_inputs(const RandomProgram& program, uint64_t data_seed) {
+  torch::manual_seed(data_seed);
+  MadeInputs made;
+  for (const Input& input : program.inputs) {
+    Tensor t;
+    if (input.layout == Layout::view) {
+      t = view_of(made.arguments[input.view_of], input);
+    } else {
+      t = laid_out(input, program.special_values).detach();
+      if (input.requires_grad) {
+        t.requires_grad_();
+        made.leaves.push_back(t);
+      }
+      if (input.has_history) t = t.mul(1);
+    }
+    made.arguments.push_back(std::move(t));
+  }
+  return made;
+}
+
+Tensors execute(const RandomProgram& program, const Tensors& inputs) {
+  std::vector<size_t> last_use(program.values, 0);
+  for (size_t s = 0; s < program.steps.size(); ++s)
+    for (int id : program.steps[s].operands) last_use[id] = s;
+  for (int id : program.outputs) last_use[id] = program.steps.size();
+
+  Tensors values = inputs;
+  values.resize(program.values);
+  for (size_t s = 0; s < program.steps.size(); ++s) {
+    const Step& step = program.steps[s];
+    Tensors operands;
+    for (int id : step.operands) {
+      require(values[id].defined());
+      operands.push_back(values[id]);
+    }
+    Parameters parameters = step.parameters;
+    Tensors results = step.op->apply(operands, parameters);
+    for (int i = 0; i < step.results && i < static_cast<int>(results.size()); ++i) values[step.first_result + i] = results[i];
+    if (program.frees_early)
+      for (size_t id = 0; id < values.size(); ++id)
+        if (last_use[id] <= s) values[id].reset();
+  }
+  Tensors out;
+  for (int id : program.outputs) {
+    require(values[id].defined());
+    out.push_back(values[id]);
+  }
+  return out;
+}
+
+std::string RandomProgram::text() const {
+  std::ostringstream out;
+  auto name = [](int id) { return "v" + std::to_string(id); };
+  out << "seed " << seed << (special_values ? ", special values" : "") << (grad_mode ? "" : ", no grad") << (frees_early ? ", frees early" : "")
+      << (uses_backward ? ", backward()" : "") << (skipped_gradients ? ", some calls without gradient" : "") << "\n";
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Input& input = inputs[i];
+    out << "  " << name(static_cast<int>(i)) << " = ";
+    if (input.layout == Layout::view) out << "view " << input.view_kind << " of " << name(input.view_of);
+    else out << "input " << input.dtype << c10::IntArrayRef(input.sizes) << " " << layout_name(input.layout);
+    out << (input.requires_grad ? ", requires grad" : "") << (input.has_history ? ", not a leaf" : "") << "\n";
+  }
+  for (const Step& step : steps) {
+    out << "  ";
+    for (int i = 0; i < step.results; ++i) out << (i ? ", " : "") << name(step.first_result + i);
+    out << (step.results ? " = " : "") << "[" << step.op->name << "]";
+    for (size_t i = 0; i < step.operands.size(); ++i) out << (i ? ", " : " ") << name(step.operands[i]);
+    out << (step.parameters.text().empty() ? "" : "  with") << step.parameters.text() << "\n";
+  }
+  out << "  return";
+  for (size_t i = 0; i < outputs.size(); ++i) out << (i ? ", " : " ") << name(outputs[i]);
+  out << "\n";
+  return out.str();
+}
+
+}  // namespace tenon::fuzz

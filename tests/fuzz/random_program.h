@@ -1,0 +1,71 @@
+// A random tensor program as data: its inputs, its steps and which values it returns.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fuzz/ops.h"
+
+namespace tenon::fuzz {
+
+// Small, and the same on every machine.
+class Rng {
+ public:
+  // Two rounds of mixing first: neighbouring seeds have nothing in common.
+  explicit Rng(uint64_t seed) : state_(seed) { state_ = next() ^ (next() << 1); }
+  uint64_t next();
+  int64_t below(int64_t limit) { return limit <= 0 ? 0 : static_cast<int64_t>(next() % static_cast<uint64_t>(limit)); }
+  bool chance(int percent) { return below(100) < percent; }
+
+ private:
+  uint64_t state_;
+};
+
+enum class Layout { contiguous, transposed, expanded, strided, view };
+
+struct Input {
+  std::vector<int64_t> sizes;
+  torch::ScalarType dtype = torch::kFloat;
+  Layout layout = Layout::contiguous;
+  int view_of = -1;   // an earlier input, for Layout::view
+  int view_kind = 0;
+  bool requires_grad = false;
+  bool has_history = false;  // not a leaf: made by an op before the call
+};
+
+struct Step {
+  const Op* op = nullptr;
+  std::vector<int> operands;  // value ids; the inputs come first
+  Parameters parameters;
+  int first_result = 0;
+  int results = 0;
+};
+
+struct RandomProgram {
+  uint64_t seed = 0;
+  std::vector<Input> inputs;
+  std::vector<Step> steps;
+  std::vector<int> outputs;
+  int values = 0;
+  bool special_values = false;  // zeros of both signs, infinities and NaN among the inputs
+  bool grad_mode = true;
+  bool frees_early = false;     // values die after their last use, as in a function without names for them
+  bool uses_backward = false;   // backward() instead of grad()
+  int skipped_gradients = 0;    // bit n: call n is not differentiated
+
+  std::string text() const;
+};
+
+struct MadeInputs {
+  Tensors arguments;
+  Tensors leaves;  // of autograd, behind the arguments
+};
+MadeInputs make_inputs(const RandomProgram& program, uint64_t data_seed);
+
+// The program itself, as a plain function of its inputs.
+Tensors execute(const RandomProgram& program, const Tensors& inputs);
+
+RandomProgram generate(uint64_t seed);
+
+}  // namespace tenon::fuzz

@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Writes docs/reference/*.md from the .def tables; --check only says whether they are stale."""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+NOTE = "<!-- made by tools/reference.py from {}; do not edit -->\n"
+
+
+def rows(path, macro):
+    text = (ROOT / path).read_text()
+    pattern = macro + r'\(((?:[^()"]|"(?:[^"\\]|\\.)*")*)\)'
+    return [[cell.strip().strip('"') for cell in re.findall(r'"(?:[^"\\]|\\.)*"|[^,\s][^,]*', row)]
+            for row in re.findall("(?m)^" + pattern, text)]
+
+
+def table(title, path, header, body):
+    lines = [NOTE.format(path) + f"# {title}\n", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines += ["| " + " | ".join(f"`{row[0]}`" if i == 0 else cell for i, cell in enumerate(row)) + " |" for row in body]
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {
+    "errors.md": table("Errors", "src/base/errors.def", ["code", "meaning"], rows("src/base/errors.def", "TENON_ERROR")),
+    "guards.md": table("Guards", "src/capture/guards.def", ["guard", "what must be as it was recorded"],
+                       rows("src/capture/guards.def", "TENON_GUARD")),
+    "breaks.md": table("Graph breaks", "src/ops/ops.def", ["op", "what it does", "instead"], rows("src/ops/ops.def", "TENON_BREAK")),
+    "passes.md": table("Passes", "src/passes/passes.def", ["pass", "what it does"], rows("src/passes/passes.def", "TENON_PASS")),
+    "phases.md": table("Phases", "src/driver/phases.def", ["phase", "what happens"], rows("src/driver/phases.def", "TENON_PHASE")),
+}
+
+folder = ROOT / "docs/reference"
+stale = [name for name, text in PAGES.items() if not (folder / name).exists() or (folder / name).read_text() != text]
+if "--check" in sys.argv:
+    if stale:
+        print("stale: " + ", ".join(f"docs/reference/{name}" for name in stale) + "; run tools/reference.py")
+    sys.exit(bool(stale))
+folder.mkdir(parents=True, exist_ok=True)
+for name, text in PAGES.items():
+    (folder / name).write_text(text)

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Installs what Tenon is built and tested with on a bare Debian 12. Safe to run again.
+set -euo pipefail
+
+packages=(g++ cmake ninja-build ccache libgtest-dev nlohmann-json3-dev graphviz clang-format python3-pip)
+missing=()
+for package in "${packages[@]}"; do
+  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+done
+# python3 and its pip may come from elsewhere; cmake and g++ too.
+command -v pip >/dev/null && missing=("${missing[@]/python3-pip/}")
+command -v cmake >/dev/null && missing=("${missing[@]/cmake/}")
+command -v g++ >/dev/null && missing=("${missing[@]/g++/}")
+missing=($(printf '%s\n' "${missing[@]}" | grep -v '^$' || true))
+if ((${#missing[@]})); then
+  sudo=""
+  [ "$(id -u)" = 0 ] || sudo=sudo
+  $sudo apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}"
+fi
+
+# Exactly this libtorch: Tenon's listeners depend on internals of 2.13.
+if ! python3 -c 'import torch, sys; sys.exit(torch.__version__.split("+")[0] != "2.13.0")' 2>/dev/null; then
+  python3 -m pip install -q 'torch==2.13.0'
+fi
+python3 -c 'import pytest' 2>/dev/null || python3 -m pip install -q pytest
+echo "setup: ready"
