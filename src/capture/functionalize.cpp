@@ -42,20 +42,12 @@ int64_t numel(const Geometry& g) {
   return n;
 }
 
-std::string without_underscore(const std::string& op) {
-  size_t dot = op.find('.');
-  std::string base = op.substr(0, dot);
-  if (base.back() == '_') base.pop_back();
-  return dot == std::string::npos ? base : base + op.substr(dot);
-}
-
 class Functionalizer {
  public:
   Functionalizer(const Tape& tape, TapeRange range, const std::string& name) : tape_(tape), range_(range) {
     range_.end = std::min(range_.end, tape.ops.size());
     out_.graph.name = name;
     out_.offset_matters.assign(tape.externals.size(), false);
-    out_.version_bumps.assign(tape.externals.size(), 0);
     externals_on_.resize(tape.storages.size());
     for (size_t i = 0; i < tape.externals.size(); ++i)
       if (tape.externals[i].ref.defined()) externals_on_[tape.externals[i].ref.storage].push_back(static_cast<int32_t>(i));
@@ -66,12 +58,15 @@ class Functionalizer {
   }
 
   Functional run(const Results& results) {
+    size_t forward = std::min(results.forward, results.refs.size());
+    bool joint = range_.backward_start != SIZE_MAX;
     for (size_t i = range_.begin; i < range_.end; ++i) {
-      if (i == range_.backward_start) start_backward();
+      if (i == range_.backward_start) start_backward(results.refs, forward);
       emit(i);
     }
-    if (range_.backward_start != SIZE_MAX && range_.backward_start >= range_.end) start_backward();
-    bind_results(results);
+    if (joint && range_.backward_start >= range_.end) start_backward(results.refs, forward);
+    if (!joint) bind_results(results.refs, 0, forward);
+    bind_results(results.refs, forward, results.refs.size());
     out_.graph.write_backs = write_backs();
     detach_plain_uses();
     return std::move(out_);
@@ -223,7 +218,7 @@ class Functionalizer {
       for (const TensorRef& item : result.items) is_view &= item.defined() && states_[item.storage].root != kNoValue;
     if (is_view) return;  // only looks at sizes and strides
     for (size_t i = 0; i < op.args.size(); ++i) {
-      if (i == 0 && op.overwrites) continue;
+      if (static_cast<int32_t>(i) == op.overwrites) continue;
       if (const auto* ref = std::get_if<TensorRef>(&op.args[i])) {
         bool is_out = op.op.schema().arguments()[i].is_out();
         if (!is_out) check(*ref);
@@ -278,6 +273,38 @@ class Functionalizer {
     return found;
   }
 
+  // An op that overwrites what another of its operands reads depends on the order in which its
+  // kernel goes; only element by element on the very same elements is safe to do on a copy.
+  void check_overlaps(const TapeOp& op) {
+    auto clash = [&](const TapeWrite& write, const TensorRef& other) {
+      if (!other.defined() || other.storage != write.ref.storage || !ir::may_overlap(to_type(other.geometry), to_type(write.ref.geometry)))
+        return;
+      bool pointwise = op.op.hasTag(at::Tag::pointwise) && op.writes.size() == 1;
+      if (!pointwise || !(other.geometry == write.ref.geometry))
+        obstacle(op_name(op.op) + " overwrites memory that another operand of it reads");
+    };
+    for (const TapeWrite& write : op.writes)
+      for (size_t i = 0; i < op.args.size(); ++i) {
+        bool own = static_cast<int32_t>(i) == write.argument;
+        if (const auto* ref = std::get_if<TensorRef>(&op.args[i])) {
+          if (!own) clash(write, *ref);
+        } else if (const auto* list = std::get_if<TensorListRef>(&op.args[i])) {
+          for (size_t k = 0; k < list->items.size(); ++k)
+            if (!own || static_cast<int32_t>(k) != write.item) clash(write, list->items[k]);
+        }
+      }
+  }
+
+  // `t_()` and the like give their operand another shape: here it is a view of that shape.
+  void view_instead(const TapeOp& op, ir::Node& node) {
+    const TensorRef& ref = op.results[0].items[0];
+    if (states_[ref.storage].external) offset_matters(ref.storage);
+    ValueId operand = std::get<ValueId>(node.args[0]);
+    node.op = "aten::as_strided";
+    node.args = {operand, ir::Attribute(ref.geometry.sizes_vector()), ir::Attribute(ref.geometry.strides_vector()),
+                 ir::Attribute(ref.geometry.offset)};
+  }
+
   // as_strided counts from the start of the storage, not of its operand.
   void note_offset(const TapeOp& op) {
     if (op.op.operator_name().name.rfind("aten::as_strided", 0) != 0) return;
@@ -289,12 +316,14 @@ class Functionalizer {
     const TapeOp& op = tape_.ops[index];
     check_operands_filled(op);
     note_offset(op);
+    check_overlaps(op);
     std::vector<ir::Argument> args;
     for (size_t i = 0; i < op.args.size(); ++i) args.push_back(argument(op, i, index));
     ir::Node node;
-    node.op = op.op.hasTag(at::Tag::inplace_view) ? without_underscore(op_name(op.op)) : op_name(op.op);
+    node.op = op_name(op.op);
     node.args = std::move(args);
-    node.ordered = op.ordered;
+    if (op.op.hasTag(at::Tag::inplace_view)) view_instead(op, node);
+    node.ordered = op.ordered || op.may_throw;
     node.no_grad = op.no_grad && !op.in_backward;
     for (const TapeWrite& write : op.writes) {
       const ir::Argument& arg = node.args[write.argument];
@@ -335,9 +364,10 @@ class Functionalizer {
     node_of_op_.push_back({index, out_.graph.nodes.size()});
     out_.graph.nodes.push_back(std::move(node));
     for (const Fresh& f : fresh) {
+      // Where two values look alike (`h` and `h.detach()`) the first one stands for both.
       auto& aliases = states_[f.ref.storage].aliases;
-      std::erase_if(aliases, [&](const Alias& a) { return a.geometry == f.ref.geometry; });
-      aliases.push_back({f.ref.geometry, f.value});
+      if (std::none_of(aliases.begin(), aliases.end(), [&](const Alias& a) { return a.geometry == f.ref.geometry; }))
+        aliases.push_back({f.ref.geometry, f.value});
     }
     for (size_t i = 0; i < writes.size(); ++i) apply_write(op.writes[i], writes[i].after, op);
   }
@@ -351,8 +381,7 @@ class Functionalizer {
   void apply_write(const TapeWrite& write, ValueId after, const TapeOp& op) {
     const TensorRef& ref = write.ref;
     StorageState& state = states_[ref.storage];
-    if (op.overwrites || op.op.schema().arguments()[write.argument].is_out()) fill(state, ref.geometry);
-    for (int32_t i : externals_on_[ref.storage]) ++out_.version_bumps[i];
+    if (write.argument == op.overwrites || op.op.schema().arguments()[write.argument].is_out()) fill(state, ref.geometry);
     if (ref.geometry == state.root_geometry) {
       state.root = after;
       state.aliases.assign(1, {ref.geometry, after});
@@ -384,16 +413,13 @@ class Functionalizer {
     return static_cast<int32_t>(outputs.size() - 1);
   }
 
-  void bind_results(const Results& results) {
-    size_t forward = std::min(results.forward, results.refs.size());
-    for (size_t i = 0; i < results.refs.size(); ++i) {
-      if (i == forward) group_ = out_.graph.outputs.size();
-      out_.results.push_back(bind_result(results.refs[i], results.refs));
-      if (i < forward) out_.forward_outputs = out_.graph.outputs.size();
-    }
+  void bind_results(const std::vector<TensorRef>& refs, size_t begin, size_t end) {
+    group_ = out_.graph.outputs.size();
+    for (size_t i = begin; i < end; ++i) out_.results.push_back(bind_result(refs[i], refs, begin, end));
+    if (begin == 0) out_.forward_outputs = out_.graph.outputs.size();
   }
 
-  ResultBinding bind_result(const TensorRef& ref, const std::vector<TensorRef>& all) {
+  ResultBinding bind_result(const TensorRef& ref, const std::vector<TensorRef>& all, size_t begin, size_t end) {
     ResultBinding binding;
     if (!ref.defined()) return binding;
     StorageState& state = states_[ref.storage];
@@ -401,6 +427,7 @@ class Functionalizer {
     if (state.external) {
       binding.kind = ResultBinding::Kind::external;
       binding.index = external_for(ref);
+      if (binding.index >= 0) binding.view = view_of_external(ref, binding.index);
       return binding;
     }
     check_filled(ref);
@@ -414,6 +441,32 @@ class Functionalizer {
     return binding;
   }
 
+  // The views that lead from an external to a result on its memory, as a graph of their own: taken
+  // again under autograd they give the result its history.
+  std::shared_ptr<const ir::Graph> view_of_external(const TensorRef& ref, int32_t external) {
+    const External& e = tape_.externals[external];
+    if (ref.geometry.dtype != e.ref.geometry.dtype) obstacle("it returns memory that it was given as another element type");
+    if (!ref.requires_grad || ref.geometry == e.ref.geometry || states_[ref.storage].root == kNoValue) return nullptr;
+    auto view = std::make_shared<ir::Graph>();
+    view->name = "view";
+    view->values = out_.graph.values;
+    ValueId value = read(ref);
+    view->outputs = {value};
+    while (out_.graph.values[value].alias_of != kNoValue) {
+      for (const ir::Node& node : out_.graph.nodes)
+        ir::for_each_definition(node, [&](ValueId id) {
+          if (id == value) view->nodes.insert(view->nodes.begin(), node);
+        });
+      value = out_.graph.values[value].alias_of;
+    }
+    view->values = out_.graph.values;
+    view->inputs.push_back({value, ir::InputRole::argument, e.name});
+    for (size_t i = 0; i < out_.graph.inputs.size(); ++i)
+      if (out_.graph.inputs[i].value == value && out_.inputs[i].external == external && !out_.inputs[i].whole_storage) return view;
+    obstacle("it returns a view of something that requires grad and that it wrote to");
+    return nullptr;
+  }
+
   int32_t external_for(const TensorRef& ref) {
     int32_t found = -1;
     for (int32_t i : externals_on_[ref.storage])
@@ -422,7 +475,8 @@ class Functionalizer {
     return found;
   }
 
-  void start_backward() {
+  void start_backward(const std::vector<TensorRef>& refs, size_t forward) {
+    bind_results(refs, 0, forward);
     out_.graph.backward_start = out_.graph.nodes.size();
     out_.graph.forward_write_backs = write_backs();
   }

@@ -8,6 +8,7 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct ResultBinding {
   Kind kind = Kind::undefined;
   int32_t index = -1;  // of the graph output or the external
   Geometry geometry;
+  std::shared_ptr<const ir::Graph> view;  // from the external to a result that requires grad
 };
 
 struct Functional {
@@ -38,7 +40,6 @@ struct Functional {
   size_t forward_outputs = 0;          // graph outputs that belong to the forward
   std::vector<c10::IValue> resources;  // generators
   std::vector<bool> offset_matters;    // per external: its storage offset is part of the graph
-  std::vector<int32_t> version_bumps;  // per external: in-place writes to its storage
   std::vector<std::string> obstacles;
   bool plain_autograd = true;  // the graph run under autograd gives the program's gradients
 };

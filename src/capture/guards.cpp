@@ -71,6 +71,7 @@ Guards::TensorGuard Guards::guard_of(const at::Tensor& tensor) {
   g.requires_grad = tensor.requires_grad();
   g.leaf = g.requires_grad && tensor.is_leaf();
   if (g.plain) g.geometry = geometry_of(tensor);
+  g.keys = tensor.key_set();
   return g;
 }
 
@@ -109,6 +110,7 @@ void Guards::close(const Tape& tape, const std::vector<at::Tensor>& held, bool t
         g.gradient_matters = touches_gradients && g.tensor.requires_grad && g.held.is_leaf();
       }
     }
+    if (g.gradient_matters) gradients_.push_back(static_cast<int32_t>(i));
     externals_.push_back(std::move(g));
   }
 }
@@ -134,6 +136,12 @@ bool Guards::check_settings(GuardKind& kind) const {
            differs(GuardKind::autocast, now.autocast != settings_.autocast) ||
            differs(GuardKind::default_dtype, now.default_dtype != settings_.default_dtype) ||
            differs(GuardKind::settings, now.context != settings_.context));
+}
+
+bool Guards::TensorGuard::same(const c10::TensorImpl& impl) const {
+  return impl.key_set() == keys && impl.dtype() == c10::scalarTypeToTypeMeta(geometry.dtype) && same_dims(impl.sizes(), geometry.sizes) &&
+         same_dims(impl.strides(), geometry.strides) && (!offset_matters || impl.storage_offset() == geometry.offset) &&
+         const_cast<c10::TensorImpl&>(impl).requires_grad() == requires_grad;
 }
 
 bool Guards::check_tensor(const TensorGuard& g, const at::Tensor& tensor, GuardKind& kind) const {
@@ -206,11 +214,11 @@ bool Guards::check(const detail::Leaves& in, GuardFailure* failure) const {
   }
   for (int32_t i : state_) {
     const ExternalGuard& e = externals_[i];
-    if (!check_tensor(e.tensor, e.held, kind)) return fail(kind, e.name);
+    if (!e.tensor.same(*e.held.unsafeGetTensorImpl()) && !check_tensor(e.tensor, e.held, kind)) return fail(kind, e.name);
   }
   if (!check_aliases(in)) return fail(GuardKind::alias, "the arguments and the state");
-  for (const ExternalGuard& e : externals_) {
-    if (!e.gradient_matters) continue;
+  for (int32_t i : gradients_) {
+    const ExternalGuard& e = externals_[i];
     const at::Tensor& leaf = e.kind == External::Kind::argument ? *in.tensors[e.index] : e.held;
     if (leaf.grad().defined() != e.gradient_defined && enabled(GuardKind::gradient)) return fail(GuardKind::gradient, e.name + ".grad");
   }

@@ -62,6 +62,10 @@ class Guards {
     bool offset_matters = false;
     bool requires_grad = false, leaf = false, plain = true, inference = false;
     Geometry geometry;
+    c10::DispatchKeySet keys;
+
+    // All in one go; false sends the caller to the guards one by one.
+    bool same(const c10::TensorImpl& impl) const;
   };
   struct ExternalGuard {
     External::Kind kind = External::Kind::met;
@@ -87,6 +91,7 @@ class Guards {
   WatchedNumbers watched_;
   std::vector<uint64_t> watched_values_;
   std::vector<ExternalGuard> externals_;
+  std::vector<int32_t> gradients_;                              // externals whose .grad matters
   std::vector<int32_t> state_;                                  // externals that are held
   std::unordered_set<const c10::StorageImpl*> state_storages_;  // of those, when recorded
   bool simple_aliases_ = true;                                  // no two externals share memory

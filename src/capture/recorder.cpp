@@ -2,6 +2,7 @@
 
 #include <ATen/core/enum_tag.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/node.h>
 
@@ -64,6 +65,18 @@ bool has_mask(const Stack& stack, size_t first, size_t count) {
 
 }  // namespace
 
+void GeneratorWatch::remember() {
+  auto* generator = at::get_generator_or_default<at::CPUGeneratorImpl>(std::nullopt, at::detail::getDefaultCPUGenerator());
+  at::mt19937_data_pod now = generator->engine().data();
+  state_.assign(reinterpret_cast<const char*>(&now), sizeof now);
+}
+
+void GeneratorWatch::check(Tape& tape) {
+  std::string before = state_;
+  remember();
+  if (state_ != before) tape.obstacles.push_back("it seeds the random generator inside");
+}
+
 const OpFacts& Recorder::facts_of(const c10::OperatorHandle& op) {
   thread_local std::unordered_map<const void*, OpFacts> known;
   const void* key = &op.schema();
@@ -85,10 +98,8 @@ int32_t Recorder::number_storage(const at::Tensor& tensor, int32_t born) {
 }
 
 bool Recorder::supported(const at::Tensor& tensor) {
-  if (!tensor.device().is_cpu())
-    throw UserError(ErrorCode::device, "a tensor on " + tensor.device().str() + "; Tenon compiles for the CPU only");
-  if (tensor.layout() == at::kStrided && !tensor.is_quantized() && !tensor.is_neg() && !tensor.is_conj() && tensor.has_storage() &&
-      bridge::has_dtype(tensor.scalar_type()))
+  if (tensor.device().is_cpu() && !tensor._is_zerotensor() && tensor.layout() == at::kStrided && !tensor.is_quantized() &&
+      !tensor.is_neg() && !tensor.is_conj() && tensor.has_storage() && bridge::has_dtype(tensor.scalar_type()))
     return true;
   tape_.obstacles.push_back("a tensor that is not a plain strided one (" + tensor.toString() + ")");
   return false;
@@ -108,6 +119,7 @@ int32_t Recorder::add_external(External::Kind kind, int32_t index, const std::st
                     c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()),
                     tensor.has_storage() ? tensor.storage().getWeakStorageImpl()
                                          : c10::weak_intrusive_ptr<c10::StorageImpl>(c10::intrusive_ptr<c10::StorageImpl>())};
+  if (!tensor.is_inference()) external.version = tensor._version();
   tape_.externals.push_back(std::move(external));
   return static_cast<int32_t>(tape_.externals.size() - 1);
 }
@@ -132,7 +144,20 @@ TensorRef Recorder::refer(const at::Tensor& tensor) {
   if (!tensor.defined() || !supported(tensor)) return {};
   int32_t storage = storage_number(tensor);
   if (storage < 0) storage = tape_.externals[meet(tensor)].ref.storage;
+  else if (tape_.storages[storage].born < 0 && tensor.requires_grad()) recognise(tensor, storage);
   return {storage, geometry_of(tensor), tensor.requires_grad()};
+}
+
+// Met before through `p.data()`, and now as itself: this is the one that gradients belong to.
+void Recorder::recognise(const at::Tensor& tensor, int32_t storage) {
+  if (in_backward_) return;  // saved tensors come back as other objects
+  for (External& e : tape_.externals) {
+    if (e.ref.storage != storage || e.kind != External::Kind::met || e.ref.requires_grad || !(e.ref.geometry == geometry_of(tensor)))
+      continue;
+    e.ref.requires_grad = true;
+    e.weak = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
+    return;
+  }
 }
 
 TapeArgument Recorder::note_tensor(const at::Tensor& tensor) {
@@ -204,15 +229,19 @@ void Recorder::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, St
   if (facts.composite) return inner_decompose(op, keys, stack);
   size_t count = op.schema().arguments().size(), first = stack->size() - count;
   meet_break(op, facts, *stack, first);
+  auto node = torch::autograd::get_current_node();
+  in_backward_ = static_cast<bool>(node);
+  if (facts.random) generator_.check(tape_);
 
   TapeOp entry{op};
   entry.args.reserve(count);
   for (size_t i = 0; i < count; ++i) entry.args.push_back(note_argument((*stack)[first + i]));
   note_writes(entry, *stack, first);
+  entry.may_throw = facts.row && facts.row->may_throw;
   entry.births = facts.row && facts.row->birth;
-  entry.overwrites = facts.row && facts.row->overwrites;
+  if (facts.row) entry.overwrites = facts.row->overwrites;
   entry.no_grad = !at::GradMode::is_enabled();
-  if (auto node = torch::autograd::get_current_node()) {
+  if (node) {
     entry.in_backward = true;
     tape_.has_backward = true;
     tape_.nodes_run[node.get()] = torch::autograd::get_current_graph_task_keep_graph();
@@ -220,6 +249,7 @@ void Recorder::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, St
   entry.ordered = facts.random || facts.no_result;
 
   inner_run(op, keys, stack);
+  if (facts.random) generator_.remember();
 
   size_t returns = op.schema().returns().size();
   for (size_t i = stack->size() - returns; i < stack->size(); ++i) {

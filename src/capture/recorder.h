@@ -12,9 +12,25 @@ struct RecordOptions {
   bool fullgraph = false;  // a break throws UserError(fullgraph) instead of being noted
 };
 
+// The default generator between random ops: only they may move it.
+class GeneratorWatch {
+ public:
+  GeneratorWatch() { remember(); }
+  void remember();
+  void check(Tape& tape);
+
+ private:
+  std::string state_;
+};
+
 class Recorder : public Listener {
  public:
   explicit Recorder(RecordOptions options) : options_(options) {}
+
+  // The run is over.
+  void finish() { generator_.check(tape_); }
+  // A backward begins, later.
+  void resume() { generator_.remember(); }
 
   // Tensors that the program is known to depend on, in a fixed order, before the run. Returns its
   // number among the externals.
@@ -34,6 +50,7 @@ class Recorder : public Listener {
 
  private:
   int32_t meet(const at::Tensor& tensor);
+  void recognise(const at::Tensor& tensor, int32_t storage);
   int32_t number_storage(const at::Tensor& tensor, int32_t born);
   bool supported(const at::Tensor& tensor);
   TapeArgument note_tensor(const at::Tensor& tensor);
@@ -46,6 +63,8 @@ class Recorder : public Listener {
   RecordOptions options_;
   Tape tape_;
   std::unordered_map<const c10::StorageImpl*, int32_t> storages_;
+  GeneratorWatch generator_;
+  bool in_backward_ = false;
 };
 
 }  // namespace tenon::capture

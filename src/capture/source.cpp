@@ -3,7 +3,9 @@
 #include <torch/csrc/profiler/unwind/unwind.h>
 
 #include <cstdio>
+#include <mutex>
 #include <sstream>
+#include <unordered_map>
 
 namespace tenon::capture {
 namespace {
@@ -20,6 +22,10 @@ bool belongs_to_user(const Line& line) {
     if (contains(line.file, path)) return false;
   return true;
 }
+
+// Finding a line takes a process; a break is met at the same place again and again.
+std::mutex g_mutex;
+std::unordered_map<void*, std::string> g_known;  // "" where the user has no part
 
 // All lines that one address stands for, inlined calls first. Asks binutils' addr2line, which
 // knows about inlining; libtorch's own symbolizer does not.
@@ -48,12 +54,26 @@ std::vector<Line> lines_of(const std::string& binary, uint64_t offset) {
 
 std::vector<void*> return_addresses() { return torch::unwind::unwind(); }
 
+static std::string line_at(void* frame) {
+  {
+    std::lock_guard lock(g_mutex);
+    auto known = g_known.find(frame);
+    if (known != g_known.end()) return known->second;
+  }
+  std::string found;
+  auto library = torch::unwind::libraryFor(frame);
+  bool skip = !library || contains(library->first, "libtorch") || contains(library->first, "libc10") || contains(library->first, "'");
+  if (!skip)
+    for (const Line& line : lines_of(library->first, library->second - 1))  // the call, not where it returns to
+      if (found.empty() && belongs_to_user(line)) found = line.file.substr(line.file.rfind('/') + 1) + ":" + line.number;
+  std::lock_guard lock(g_mutex);
+  return g_known[frame] = found;
+}
+
 std::string user_line(const std::vector<void*>& frames) {
   for (void* frame : frames) {
-    auto library = torch::unwind::libraryFor(frame);
-    if (!library || contains(library->first, "libtorch") || contains(library->first, "libc10") || contains(library->first, "'")) continue;
-    for (const Line& line : lines_of(library->first, library->second - 1))  // the call, not where it returns to
-      if (belongs_to_user(line)) return line.file.substr(line.file.rfind('/') + 1) + ":" + line.number;
+    std::string line = line_at(frame);
+    if (!line.empty()) return line;
   }
   return "an unknown line (build with -g)";
 }

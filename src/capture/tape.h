@@ -69,8 +69,9 @@ struct TapeOp {
   bool ordered = false;                   // random, or no tensor result at all
   bool no_grad = false;
   bool in_backward = false;
+  bool may_throw = false;   // on data, so that it is never dropped
   bool births = false;      // memory without contents
-  bool overwrites = false;  // fills its first operand without reading it
+  int32_t overwrites = -1;  // the operand that it fills without reading it
 };
 
 struct TapeStorage {
@@ -88,6 +89,7 @@ struct External {
   TensorRef ref;
   c10::weak_intrusive_ptr<c10::TensorImpl> weak;
   c10::weak_intrusive_ptr<c10::StorageImpl> weak_storage;
+  int64_t version = 0;                     // when it was first met
   std::optional<ir::NumberTensor> number;  // a 0-d tensor's contents when it was first met
 
   // The program let go of it before it ended.

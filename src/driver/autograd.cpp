@@ -12,32 +12,39 @@ namespace {
 using torch::autograd::Node;
 using Hooks = std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>;
 
-// Takes the tensor hooks of some tensors away while it lives. libtorch has no call for that; the
-// list that Node::tensor_pre_hooks() shows is the one that the engine runs.
-class HiddenHooks {
+// Makes some tensors the boundary of autograd while it lives: their hooks do not run, and nothing
+// behind them is reached. libtorch has no call for that; the lists that a node shows are the ones
+// that the engine walks.
+class Boundary {
  public:
-  explicit HiddenHooks(const Tensors& tensors) {
+  explicit Boundary(const Tensors& tensors) {
     std::unordered_set<Node*> seen;
     for (const at::Tensor& tensor : tensors) {
       auto edge = torch::autograd::impl::gradient_edge(tensor);
       if (!edge.function || !seen.insert(edge.function.get()).second) continue;
       auto& hooks = const_cast<Hooks&>(edge.function->tensor_pre_hooks());
-      if (hooks.empty()) continue;
-      hidden_.push_back({edge.function, &hooks, std::move(hooks)});
+      auto& edges = const_cast<torch::autograd::edge_list&>(edge.function->next_edges());
+      cut_.push_back({edge.function, &hooks, std::move(hooks), &edges, std::move(edges)});
       hooks.clear();
+      edges.clear();
     }
   }
-  ~HiddenHooks() {
-    for (Entry& entry : hidden_) *entry.place = std::move(entry.hooks);
+  ~Boundary() {
+    for (Cut& cut : cut_) {
+      *cut.hooks_place = std::move(cut.hooks);
+      *cut.edges_place = std::move(cut.edges);
+    }
   }
 
  private:
-  struct Entry {
+  struct Cut {
     c10::intrusive_ptr<Node> node;
-    Hooks* place;
+    Hooks* hooks_place;
     Hooks hooks;
+    torch::autograd::edge_list* edges_place;
+    torch::autograd::edge_list edges;
   };
-  std::vector<Entry> hidden_;
+  std::vector<Cut> cut_;
 };
 
 bool has_hooks(Node& node) {
@@ -52,7 +59,7 @@ bool comes_back(const std::string& name) {
 }  // namespace
 
 Tensors differentiate(const Tensors& outputs, const Tensors& inputs, const Tensors& tangents, bool create_graph) {
-  HiddenHooks hidden(inputs);
+  Boundary boundary(inputs);
   return torch::autograd::grad(outputs, inputs, tangents, /*retain_graph=*/true, create_graph, /*allow_unused=*/true);
 }
 

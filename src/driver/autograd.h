@@ -12,9 +12,9 @@ namespace tenon::driver {
 
 using Tensors = std::vector<at::Tensor>;
 
-// torch::autograd::grad with unused inputs allowed. Hooks of the inputs themselves do not run: the
-// gradients go on to the inputs through the engine afterwards, and run them there. The graph is
-// kept: the engine that called us may have to pass through it too.
+// torch::autograd::grad with unused inputs allowed. Stops at the inputs: their hooks do not run and
+// what lies behind them gets nothing, since the engine that called us goes on there with what we
+// give back. The graph is kept: that engine may have to pass through it too.
 Tensors differentiate(const Tensors& outputs, const Tensors& inputs, const Tensors& tangents, bool create_graph);
 
 // What stands between the outputs and the boundary tensors.

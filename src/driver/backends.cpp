@@ -42,18 +42,24 @@ namespace driver {
 
 BackendKind backend_kind(const std::string& name) {
   if (name == "none") return BackendKind::none;
-  if (name == "eager") return BackendKind::autograd;
-  if (name == "aot_eager") return BackendKind::joint;
+  if (name == "eager" || name == "aot_eager") return BackendKind::graphs;
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
-  if (r.own.count(name)) return BackendKind::joint;
+  if (r.own.count(name)) return BackendKind::graphs;
   std::string known = "none, eager, aot_eager";
   for (auto& [other, backend] : r.own) known += ", " + other;
   throw UserError(ErrorCode::backend, "no backend is named '" + name + "'; there are: " + known);
 }
 
 std::shared_ptr<const Executable> build(const std::string& backend, ir::Graph graph, const std::vector<c10::IValue>& resources) {
+  // `eager` makes every copy that the graph language asks for: a wrong result that goes away with
+  // it comes from the planner.
   ir::Reuse reuse = planner::plan_reuse(graph);
+  if (backend == "eager") {
+    for (auto& writes : reuse.in_place) writes.assign(writes.size(), false);
+    reuse.no_op.assign(reuse.no_op.size(), false);
+    reuse.written_already.assign(reuse.written_already.size(), false);
+  }
   auto op_by_op =
       std::make_shared<const runtime::Interpreter>(std::move(graph), std::move(reuse), resources, capture::keys_above_backends());
   Runner own;

@@ -26,9 +26,8 @@ class Executable {
 };
 
 enum class BackendKind : uint8_t {
-  none,      // the program itself
-  autograd,  // the forward graph; autograd runs over it (where it would give the same gradients)
-  joint,     // forward and backward graphs
+  none,    // the program itself
+  graphs,  // forward and backward graphs
 };
 
 // Throws UserError(backend) for a name that nobody registered.

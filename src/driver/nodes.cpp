@@ -47,8 +47,16 @@ struct RecordedNode : Node {
     if (asked.outputs.empty()) return variable_list(inputs.size());
     bool create = at::GradMode::is_enabled();
     std::lock_guard lock(recording->backward_mutex);
-    if (create || recording->backward || capture::current_listener())
-      return differentiate(asked.outputs, inputs, asked.tangents, create);
+    try {
+      return differentiate_run(asked, create);
+    } catch (...) {
+      recording->backward_failed = true;
+      throw;
+    }
+  }
+
+  variable_list differentiate_run(const Asked& asked, bool create) {
+    if (create || recording->backward || capture::current_listener()) return differentiate(asked.outputs, inputs, asked.tangents, create);
     return record(asked);
   }
 
@@ -64,9 +72,11 @@ struct RecordedNode : Node {
     }
     Tensors gradients;
     {
+      recorder.resume();
       capture::ListenScope listen(&recorder);
       gradients = differentiate(asked.outputs, inputs, asked.tangents, false);
     }
+    recorder.finish();
     for (const at::Tensor& gradient : gradients) backward.gradients.push_back(recorder.refer(gradient));
     recording->backward = std::move(backward);
     return gradients;

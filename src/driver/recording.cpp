@@ -8,6 +8,7 @@
 
 #include <unordered_map>
 
+#include "base/error.h"
 #include "driver/autograd.h"
 #include "driver/nodes.h"
 
@@ -58,9 +59,14 @@ class Run {
     detail::WatchedParts parts;
     for (const Watched& watched : options.watch) watched.list(parts);
     recording_ = std::make_shared<Recording>(in, std::move(parts.numbers), capture::RecordOptions{options.fullgraph});
-    for (size_t i = 0; i < in.tensors.size(); ++i)
-      if (in.tensors[i]->defined())
-        know(External::Kind::argument, static_cast<int32_t>(i), "argument " + std::to_string(i), *in.tensors[i]);
+    for (size_t i = 0; i < in.tensors.size(); ++i) {
+      const at::Tensor& tensor = *in.tensors[i];
+      std::string name = "argument " + std::to_string(i);
+      if (!tensor.defined()) continue;
+      if (!tensor.device().is_cpu())
+        throw UserError(ErrorCode::device, name + " is on " + tensor.device().str() + "; Tenon compiles for the CPU only");
+      know(External::Kind::argument, static_cast<int32_t>(i), name, tensor);
+    }
     for (auto& [name, tensor] : parts.tensors)
       if (tensor.defined()) know(External::Kind::state, 0, name, tensor);
     for (auto& weak : known_)
@@ -75,6 +81,7 @@ class Run {
       capture::ListenScope listen(&recording_->recorder);
       outcome = body();
     }
+    recording_->recorder.finish();
     Recording& r = *recording_;
     r.prototype = outcome.prototype;
     note_results(outcome.tensors);
@@ -82,6 +89,11 @@ class Run {
     note_changes();
     note_autograd(outcome.tensors);
     r.forward = {r.tape().ops.size(), r.tape().externals.size()};
+    for (size_t i = 0; i < r.tape().externals.size(); ++i) {
+      at::Tensor tensor = tensor_of(i);
+      bool counted = tensor.defined() && !tensor.is_inference();
+      r.version_bumps.push_back(counted ? tensor._version() - r.tape().externals[i].version : 0);
+    }
     std::vector<bool> gradient_defined;
     for (size_t i = 0; i < r.tape().externals.size(); ++i) {
       at::Tensor tensor = tensor_of(i);
@@ -205,6 +217,17 @@ class Run {
     r.held.resize(r.tape().externals.size());
   }
 
+  size_t uses(int32_t storage) const {
+    size_t count = 0;
+    for (const capture::TapeOp& op : recording_->tape().ops)
+      for (const capture::TapeArgument& arg : op.args) {
+        if (const auto* ref = std::get_if<capture::TensorRef>(&arg)) count += ref->storage == storage && ref->requires_grad;
+        else if (const auto* list = std::get_if<capture::TensorListRef>(&arg))
+          for (const auto& item : list->items) count += item.storage == storage && item.requires_grad;
+      }
+    return count;
+  }
+
   void note_autograd(const std::vector<at::Tensor*>& tensors) {
     Recording& r = *recording_;
     Tensors outputs;
@@ -223,6 +246,10 @@ class Run {
       results.push_back(static_cast<int32_t>(i));
     }
     if (outputs.empty()) return;
+    for (const ResultInfo& info : r.results)
+      if (info.requires_grad && info.ref.defined() && r.tape().storages[info.ref.storage].born < 0 && uses(info.ref.storage) > 1)
+        r.obstacles.push_back(
+            "it returns an argument that requires grad and uses it more than once (the gradients would be summed in another order)");
     for (size_t i = 0; i < r.tape().externals.size(); ++i) {
       at::Tensor tensor = tensor_of(i);
       if (!tensor.defined() || !tensor.requires_grad() || r.tape().externals[i].kind == External::Kind::gradient) continue;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <any>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -54,6 +55,7 @@ struct Recording {
   std::vector<int32_t> differentiable_results;  // those that need an autograd node of ours
   std::vector<std::string> obstacles;           // why no graph can answer for the program
   std::vector<std::string> autograd_obstacles;  // why the graph cannot run under autograd instead
+  std::vector<int64_t> version_bumps;           // per external of the run
   bool touches_gradients = false;
   bool new_leaves = false;      // met leaves of autograd that were not known when it started
   bool spent = false;           // the results were differentiated inside
@@ -65,6 +67,7 @@ struct Recording {
 
   std::mutex backward_mutex;
   std::optional<RecordedBackward> backward;
+  std::atomic<bool> backward_failed{false};     // the program's own backward threw
   std::vector<std::string> backward_obstacles;  // why no joint graph could be made of it
   bool backward_tried = false;
 

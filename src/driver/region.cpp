@@ -45,7 +45,7 @@ Answer Region::answer(const Leaves& in) {
 // A variant whose backward has been recorded meanwhile gets its joint graph.
 std::shared_ptr<driver::Variant> Region::with_backward(const std::shared_ptr<driver::Variant>& variant) {
   driver::Recording& recording = *variant->recording;
-  if (variant->joint || !recording.needs_grad() || (variant->use_autograd && variant->autograd_runs)) return variant;
+  if (variant->joint || !recording.needs_grad()) return variant;
   std::lock_guard lock(mutex_);
   {
     std::lock_guard backward(recording.backward_mutex);
@@ -53,12 +53,23 @@ std::shared_ptr<driver::Variant> Region::with_backward(const std::shared_ptr<dri
     recording.backward_tried = true;
   }
   std::vector<std::string> obstacles;
-  auto better = driver::make_variant(variant->recording, options_, phases_, obstacles);
+  auto better = make_variant(variant->recording, obstacles);
   obstacles.insert(obstacles.end(), recording.backward_obstacles.begin(), recording.backward_obstacles.end());
   for (const std::string& text : obstacles) add_once(counts_.obstacles, "in the backward: " + text);
   if (!better || !better->joint) return variant;
   publish(better, variant.get());
   return better;
+}
+
+// A fault of ours must not reach a program that runs well without us.
+std::shared_ptr<driver::Variant> Region::make_variant(const std::shared_ptr<driver::Recording>& recording,
+                                                      std::vector<std::string>& obstacles) {
+  try {
+    return driver::make_variant(recording, options_, phases_, obstacles);
+  } catch (const std::exception& error) {
+    obstacles.push_back(error.what());
+    return nullptr;
+  }
 }
 
 void Region::publish(std::shared_ptr<driver::Variant> variant, const driver::Variant* replaces) {
@@ -70,10 +81,15 @@ void Region::publish(std::shared_ptr<driver::Variant> variant, const driver::Var
   variants_ = std::move(next);
 }
 
-std::shared_ptr<driver::Recording> Region::find_candidate(const Leaves& in) {
+// Before a run, since it may change what guards look at.
+Region::Past Region::look_back(const Leaves& in) const {
+  Past past;
   for (const auto& candidate : candidates_)
-    if (candidate->guards.check(in, nullptr)) return candidate;
-  return nullptr;
+    if (!past.candidate && candidate->guards.check(in, candidate == candidates_.front() ? &past.failure : nullptr))
+      past.candidate = candidate;
+  for (const auto& variant : *variants_)
+    if (!past.variant && variant->guards.check(in, nullptr)) past.variant = variant;
+  return past;
 }
 
 void Region::record(const Leaves& given, const std::function<Outcome()>& body) {
@@ -83,24 +99,23 @@ void Region::record(const Leaves& given, const std::function<Outcome()>& body) {
   handles.reserve(in.tensors.size());
   for (const at::Tensor*& tensor : in.tensors) tensor = &handles.emplace_back(*tensor);
   bool plain = kind_ == driver::BackendKind::none || capture::current_listener();
+  Past past;
+  driver::Known known;
   if (!plain) {
     std::lock_guard lock(mutex_);
     ++counts_.calls;
-    if (auto candidate = find_candidate(in)) {
-      size_t tries = candidate->mismatches++;
-      bool hopeless = !candidate->obstacles.empty() || tries >= kPatience;
+    past = look_back(in);
+    if (past.candidate) {
+      size_t tries = past.candidate->mismatches++;
+      bool hopeless = !past.candidate->obstacles.empty() || tries >= kPatience;
       plain = hopeless && tries % kRetryEvery != 0 && !options_.fullgraph;
     }
     if (plain) ++counts_.plain;
+    known = known_;
   }
   if (plain) {
     body();
     return;
-  }
-  driver::Known known;
-  {
-    std::lock_guard lock(mutex_);
-    known = known_;
   }
   driver::Phases spent;
   auto recording = spent.time(driver::Phase::record, [&] { return driver::record_run(in, options_, known, body); });
@@ -109,7 +124,7 @@ void Region::record(const Leaves& given, const std::function<Outcome()>& body) {
   known_ = std::move(known);
   ++counts_.recorded;
   counts_.program_ops = recording->tape().calls;
-  learn(in, std::move(recording));
+  learn(past, std::move(recording));
 }
 
 void Region::note_breaks(const driver::Recording& recording) {
@@ -122,15 +137,11 @@ void Region::note_breaks(const driver::Recording& recording) {
   }
 }
 
-void Region::learn(const Leaves& in, std::shared_ptr<driver::Recording> recording) {
+void Region::learn(const Past& past, std::shared_ptr<driver::Recording> recording) {
   note_breaks(*recording);
   for (const std::string& text : recording->obstacles) add_once(counts_.obstacles, text);
-  std::shared_ptr<driver::Recording> earlier = find_candidate(in);
-  if (!earlier && !candidates_.empty()) {
-    capture::GuardFailure failure;
-    candidates_.front()->guards.check(in, &failure);
-    counts_.recompiles.push_back({capture::guard_name(failure.kind), failure.subject});
-  }
+  const std::shared_ptr<driver::Recording>& earlier = past.candidate;
+  if (!earlier && !candidates_.empty()) counts_.recompiles.push_back({capture::guard_name(past.failure.kind), past.failure.subject});
   if (earlier) std::erase(candidates_, earlier);
   bool agrees = false;
   if (earlier && recording->obstacles.empty() && earlier->obstacles.empty()) {
@@ -147,17 +158,14 @@ void Region::learn(const Leaves& in, std::shared_ptr<driver::Recording> recordin
   bool trusted = agrees || (options_.trust == Trust::pure && !earlier);
   if (!recording->obstacles.empty() || !trusted || recording->new_leaves) return;
 
-  const driver::Variant* replaces = nullptr;
-  for (const auto& variant : *variants_)
-    if (variant->guards.check(in, nullptr)) replaces = variant.get();
   std::vector<std::string> obstacles;
   {
     // The earlier run may have been differentiated already.
     std::unique_lock<std::mutex> backward;
     if (earlier) backward = std::unique_lock(earlier->backward_mutex);
     bool earlier_knows = agrees && earlier->backward && !earlier->new_leaves;
-    auto variant = driver::make_variant(earlier_knows ? earlier : recording, options_, phases_, obstacles);
-    if (variant) publish(std::move(variant), replaces);
+    auto variant = make_variant(earlier_knows ? earlier : recording, obstacles);
+    if (variant) publish(std::move(variant), past.variant.get());
   }
   for (const auto& r : {earlier, recording})
     if (r)

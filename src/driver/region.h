@@ -24,8 +24,15 @@ class Region {
  private:
   using Variants = std::vector<std::shared_ptr<driver::Variant>>;
 
-  std::shared_ptr<driver::Recording> find_candidate(const Leaves& in);
-  void learn(const Leaves& in, std::shared_ptr<driver::Recording> recording);
+  // What is known for a call's arguments.
+  struct Past {
+    std::shared_ptr<driver::Recording> candidate;
+    std::shared_ptr<driver::Variant> variant;
+    capture::GuardFailure failure;  // why the newest candidate does not fit
+  };
+  Past look_back(const Leaves& in) const;
+  void learn(const Past& past, std::shared_ptr<driver::Recording> recording);
+  std::shared_ptr<driver::Variant> make_variant(const std::shared_ptr<driver::Recording>& recording, std::vector<std::string>& obstacles);
   void note_breaks(const driver::Recording& recording);
   void publish(std::shared_ptr<driver::Variant> variant, const driver::Variant* replaces);
   std::shared_ptr<driver::Variant> with_backward(const std::shared_ptr<driver::Variant>& variant);

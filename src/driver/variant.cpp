@@ -13,6 +13,7 @@
 #include "ir/graph/print.h"
 #include "ir/graph/verify.h"
 #include "passes/eliminate_dead.h"
+#include "planner/reuse.h"
 
 namespace tenon::driver {
 namespace {
@@ -113,23 +114,25 @@ void set_gradients(const Variant& variant, const Tensors& outputs, const Tensors
   }
 }
 
-void bump_versions(const capture::Functional& functional, const Tensors& externals) {
-  // Tensors on one storage that share a version counter would be counted twice; one is enough.
-  std::vector<const c10::StorageImpl*> done;
-  for (size_t i = 0; i < functional.version_bumps.size() && i < externals.size(); ++i) {
-    if (functional.version_bumps[i] == 0 || !externals[i].defined() || externals[i].is_inference()) continue;
-    const auto* storage = externals[i].storage().unsafeGetStorageImpl();
-    if (std::find(done.begin(), done.end(), storage) != done.end()) continue;
-    done.push_back(storage);
-    for (int32_t k = 0; k < functional.version_bumps[i]; ++k) externals[i].unsafeGetTensorImpl()->bump_version();
-  }
+// As often as the recorded run did. Tensors that share a counter get there together.
+void bump_versions(const Recording& recording, const Tensors& externals) {
+  c10::SmallVector<std::pair<c10::TensorImpl*, int64_t>, 4> targets;
+  for (size_t i = 0; i < recording.version_bumps.size(); ++i)
+    if (recording.version_bumps[i] > 0 && externals[i].defined() && !externals[i].is_inference())
+      targets.emplace_back(externals[i].unsafeGetTensorImpl(), externals[i]._version() + recording.version_bumps[i]);
+  for (auto& [impl, target] : targets)
+    while (impl->version_counter().current_version() < target) impl->bump_version();
+}
+
+std::shared_ptr<const runtime::Interpreter> build_view(const ir::Graph& view) {
+  return std::make_shared<const runtime::Interpreter>(view, planner::plan_reuse(view), std::vector<c10::IValue>(), c10::DispatchKeySet());
 }
 
 }  // namespace
 
 bool Variant::ready() const {
+  if (recording->backward_failed) return false;
   if (!recording->needs_grad() || recording->spent) return true;
-  if (use_autograd && autograd_runs) return true;
   if (wants_backward && !joint) return false;
   return joint || can_rerun;
 }
@@ -148,16 +151,15 @@ std::shared_ptr<Variant> make_variant(const std::shared_ptr<Recording>& recordin
   phases.time(Phase::verify, [&] { check_graph(variant->functional.graph); });
   variant->guards.set_offsets(variant->functional.offset_matters);
   const ir::Graph& graph = variant->functional.graph;
-  variant->autograd_runs = r.needs_grad() && !r.spent && r.autograd_obstacles.empty() && variant->functional.plain_autograd;
-  variant->can_rerun = variant->autograd_runs && graph.write_backs.empty() && !has_ordered_nodes(graph);
-  variant->use_autograd = backend_kind(options.backend) == BackendKind::autograd;
+  variant->can_rerun = r.needs_grad() && !r.spent && r.autograd_obstacles.empty() && variant->functional.plain_autograd &&
+                       graph.write_backs.empty() && !has_ordered_nodes(graph);
   variant->forward = phases.time(Phase::build, [&] { return build(options.backend, graph, variant->functional.resources); });
-  bool uses_joint = r.needs_grad() && !r.spent && !(variant->use_autograd && variant->autograd_runs);
-  if (uses_joint && r.backward) {
+  for (const ResultBinding& result : variant->functional.results)
+    variant->views.push_back(result.view ? build_view(*result.view) : nullptr);
+  if (r.needs_grad() && !r.spent && r.backward) {
     variant->joint = make_joint(r, options, phases);
     if (variant->joint) variant->guards.set_offsets(variant->joint->functional.offset_matters);
-    if (variant->joint) variant->backward_reads = externals_read(*variant->joint, r.forward.externals);
-    if (variant->joint && variant->can_rerun) variant->backward_reads.clear();
+    if (variant->joint && !variant->can_rerun) variant->backward_reads = externals_read(*variant->joint, r.forward.externals);
   }
   return variant;
 }
@@ -191,7 +193,8 @@ at::Tensor bind_result(const ResultBinding& binding, const Tensors& outputs, con
     case ResultBinding::Kind::external: {
       const at::Tensor& external = externals[binding.index];
       const capture::Geometry& was = tape.externals[binding.index].ref.geometry;
-      return at::as_strided(external, g.sizes, g.strides, external.storage_offset() + g.offset - was.offset);
+      if (g == was && !external.requires_grad()) return external;
+      return at::as_strided(external.detach(), g.sizes, g.strides, external.storage_offset() + g.offset - was.offset);
     }
   }
   return {};
@@ -202,8 +205,7 @@ detail::Answer run_variant(const std::shared_ptr<const Variant>& variant, const 
   const capture::Tape& tape = variant->recording->recorder.tape();
   Tensors externals = variant->guards.bind(in);
   bool grad = recording.needs_grad();
-  bool live = grad && variant->use_autograd && variant->autograd_runs;
-  bool joint = grad && variant->joint && !live;
+  bool joint = grad && variant->joint;
   const capture::Functional& functional = joint ? variant->joint->functional : variant->functional;
 
   Tensors outputs, saved;
@@ -212,14 +214,14 @@ detail::Answer run_variant(const std::shared_ptr<const Variant>& variant, const 
     if (recording.inference) inference.emplace(true);
     const Executable& executable = joint ? *variant->joint->forward : *variant->forward;
     Tensors inputs = bind_inputs(joint ? variant->joint->forward_inputs : functional.inputs, externals);
-    outputs = executable.run(std::move(inputs), live ? RunMode::autograd : RunMode::kernels);
+    outputs = executable.run(std::move(inputs), RunMode::kernels);
     if (joint) {
       saved.assign(std::make_move_iterator(outputs.begin() + static_cast<ptrdiff_t>(functional.forward_outputs)),
                    std::make_move_iterator(outputs.end()));
       outputs.resize(functional.forward_outputs);
     }
   }
-  bump_versions(functional, externals);
+  bump_versions(recording, externals);
   if (!recording.gradient_effects.empty()) set_gradients(*variant, outputs, externals);
 
   detail::Answer answer;
@@ -229,9 +231,13 @@ detail::Answer run_variant(const std::shared_ptr<const Variant>& variant, const 
     const ResultInfo& info = recording.results[i];
     if (info.same_as_external >= 0) answer.tensors.push_back(externals[info.same_as_external]);
     else if (info.same_as_result >= 0) answer.tensors.push_back(at::Tensor());
+    else if (variant->views[i])
+      answer.tensors.push_back(variant->views[i]->run({externals[functional.results[i].index]}, RunMode::autograd)[0]);
+    else if (info.requires_grad && functional.results[i].kind == ResultBinding::Kind::external)
+      answer.tensors.push_back(externals[functional.results[i].index].alias());
     else answer.tensors.push_back(bind_result(functional.results[i], outputs, externals, tape));
   }
-  if (grad && !live) attach_history(variant, answer.tensors, externals, std::move(saved));
+  if (grad) attach_history(variant, answer.tensors, externals, std::move(saved));
   for (size_t i = 0; i < recording.results.size(); ++i)
     if (recording.results[i].same_as_result >= 0 && recording.results[i].same_as_external < 0)
       answer.tensors[i] = answer.tensors[recording.results[i].same_as_result];

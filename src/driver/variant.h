@@ -32,10 +32,11 @@ struct Variant {
   capture::Functional functional;  // of the forward alone
   std::shared_ptr<const Executable> forward;
   std::unique_ptr<Joint> joint;
-  bool autograd_runs = false;        // autograd over the forward graph gives the program's gradients
-  bool can_rerun = false;            // and the forward may run a second time for it
-  bool use_autograd = false;         // the `eager` backend
-  std::vector<bool> backward_reads;  // per external: what a node must hold; empty: all
+  bool autograd_runs = false;                                      // autograd over the forward graph gives the program's gradients
+  bool can_rerun = false;                                          // and the forward may run a second time for it
+  bool use_autograd = false;                                       // the `eager` backend
+  std::vector<std::shared_ptr<const runtime::Interpreter>> views;  // per result: takes it from its external
+  std::vector<bool> backward_reads;                                // per external: what a node must hold; empty: all
   mutable std::atomic<size_t> answered{0};
   mutable std::atomic<bool> wants_backward{false};  // a backward came that is not recorded
 
@@ -52,6 +53,7 @@ detail::Answer run_variant(const std::shared_ptr<const Variant>& variant, const 
 // The tensors for a graph's inputs.
 std::vector<at::Tensor> bind_inputs(const std::vector<capture::InputBinding>& bindings, const std::vector<at::Tensor>& externals);
 // The tensor that a result stands for.
+// (externals: a fresh handle without history).
 at::Tensor bind_result(const capture::ResultBinding& binding, const std::vector<at::Tensor>& outputs,
                        const std::vector<at::Tensor>& externals, const capture::Tape& tape);
 

@@ -20,7 +20,8 @@ struct HiddenWrite {
 struct Facts {
   std::optional<Break> breaks;
   bool birth = false;
-  bool overwrites = false;  // fills its first operand without reading it
+  bool may_throw = false;  // on the contents of its operands
+  int overwrites = -1;     // the operand that it fills without reading it
   std::vector<HiddenWrite> hidden_writes;
 };
 

@@ -173,8 +173,8 @@ std::vector<at::Tensor> Interpreter::run(std::vector<at::Tensor> inputs, RunMode
     if (mode == RunMode::kernels) below.emplace(keys_off_);
     if (mode == RunMode::visible) grad.emplace(false);
     for (const Step& step : steps_) {
-      std::optional<c10::AutoGradMode> off;
-      if (mode == RunMode::autograd && step.no_grad) off.emplace(false);
+      std::optional<c10::AutoGradMode> other;
+      if (mode == RunMode::autograd && step.no_grad == at::GradMode::is_enabled()) other.emplace(!step.no_grad);
       run_step(step, env, stack, mode, keep_inputs);
     }
     if (!keep_inputs && !graph_.write_backs.empty()) {

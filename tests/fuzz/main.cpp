@@ -6,6 +6,7 @@
 //   --failures N   stop after N wrong programs   --quick     do not minimise
 //   --why          why programs were not answered by a graph
 #include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +17,6 @@
 #include <cstring>
 #include <iostream>
 #include <map>
-#include <set>
 
 #include "fuzz/check.h"
 #include "fuzz/minimise.h"
@@ -33,11 +33,20 @@ struct Flags {
 
 struct Totals {
   uint64_t programs = 0, answered = 0, wrong = 0, unstable = 0;
-  std::map<std::string, uint64_t> obstacles;
-  std::set<const Op*> ops;
+  struct Reason {
+    uint64_t count = 0, example = 0;
+    std::map<const Op*, uint64_t> ops;  // of the programs that it held back
+  };
+  std::map<std::string, Reason> obstacles;
+  std::map<const Op*, uint64_t> ops;
 };
 
 volatile uint64_t g_seed = 0;
+
+// Degenerate shapes make ATen warn all the time.
+struct Quiet : c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
 
 void on_signal(int number) {
   char text[96];
@@ -83,15 +92,19 @@ void run_seed(uint64_t seed, const Flags& flags, Totals& totals) {
   g_seed = seed;
   RandomProgram program = generate(seed);
   if (flags.one) std::cerr << program.text();
-  for (const Step& step : program.steps) totals.ops.insert(step.op);
+  for (const Step& step : program.steps) totals.ops[step.op] += flags.backends.size();
   ++totals.programs;
   bool answered = true, wrong = false;
   for (const std::string& backend : flags.backends) {
     Verdict verdict = check(program, backend);
     answered &= verdict.answered;
+    if (!verdict.answered && verdict.obstacles.empty()) verdict.obstacles.push_back(verdict.wrong() ? "(wrong before)" : "(nothing said)");
     if (!verdict.answered)
-      for (const std::string& text : verdict.obstacles) ++totals.obstacles[text];
-    if (!verdict.answered && verdict.obstacles.empty()) ++totals.obstacles["(nothing said)"];
+      for (const std::string& text : verdict.obstacles) {
+        Totals::Reason& reason = totals.obstacles[text];
+        if (reason.count++ == 0) reason.example = seed;
+        for (const Step& step : program.steps) ++reason.ops[step.op];
+      }
     if (verdict.unstable) {
       ++totals.unstable;
       std::cout << "eager does not agree with itself, seed " << seed << ": " << verdict.difference << std::endl;
@@ -107,11 +120,23 @@ void run_seed(uint64_t seed, const Flags& flags, Totals& totals) {
   totals.wrong += wrong;
 }
 
+// The ops whose every use, nearly, goes with the reason.
+std::string suspects(const Totals::Reason& reason, const Totals& totals) {
+  std::vector<std::pair<double, const Op*>> shares;
+  for (auto [op, count] : reason.ops)
+    if (count > 2) shares.emplace_back(static_cast<double>(count) / static_cast<double>(totals.ops.at(op)), op);
+  std::sort(shares.rbegin(), shares.rend());
+  std::string out;
+  for (size_t i = 0; i < shares.size() && i < 4 && shares[i].first > 0.2; ++i) out += std::string(out.empty() ? " (" : ", ") + shares[i].second->name;
+  return out.empty() ? out : out + ")";
+}
+
 void print_reasons(const Totals& totals) {
-  std::vector<std::pair<uint64_t, std::string>> sorted;
-  for (const auto& [text, count] : totals.obstacles) sorted.emplace_back(count, text);
-  std::sort(sorted.rbegin(), sorted.rend());
-  for (size_t i = 0; i < sorted.size() && i < 40; ++i) std::cout << "  " << sorted[i].first << " x " << sorted[i].second << "\n";
+  std::vector<std::pair<std::string, Totals::Reason>> sorted(totals.obstacles.begin(), totals.obstacles.end());
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.count > b.second.count; });
+  for (size_t i = 0; i < sorted.size() && i < 40; ++i)
+    std::cout << "  " << sorted[i].second.count << " x " << sorted[i].first << suspects(sorted[i].second, totals) << ", as in seed "
+              << sorted[i].second.example << "\n";
 }
 
 int run(const Flags& flags) {
@@ -135,6 +160,8 @@ int run(const Flags& flags) {
 int main(int argc, char** argv) {
   setenv("TENON_CHECK_TEXT", "1", 1);
   at::set_num_threads(1);
+  static tenon::fuzz::Quiet quiet;
+  c10::WarningUtils::set_warning_handler(&quiet);
   for (int number : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS}) std::signal(number, tenon::fuzz::on_signal);
   try {
     return tenon::fuzz::run(tenon::fuzz::parse(argc, argv));

@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "fuzz/check.h"
+
 namespace tenon::fuzz {
 namespace {
 
@@ -106,8 +108,9 @@ class Minimiser {
     off(&RandomProgram::grad_mode, true);
     off(&RandomProgram::frees_early, false);
     off(&RandomProgram::uses_backward, false);
-    off(&RandomProgram::skipped_gradients, 0);
-    off(&RandomProgram::skipped_gradients, 31);
+    constexpr int kAll = (1 << kCalls) - 1;
+    off(&RandomProgram::skipped_gradients, kAll);
+    if (best_.skipped_gradients != kAll) off(&RandomProgram::skipped_gradients, 0);
   }
 
   void simplify_inputs() {

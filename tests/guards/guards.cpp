@@ -1,7 +1,7 @@
 // R9: each guard is needed. Every row of guards.def has a case here that equals eager, and does
 // not without the guard.
-#include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/Context.h>
 #include <gtest/gtest.h>
 #include <tenon/compile.h>
 #include <torch/torch.h>
@@ -32,10 +32,11 @@ Tensor x34() { return torch::arange(12, torch::kFloat).view({3, 4}) / 7; }
 
 bool grad_mode() {
   Tensor w = torch::ones({4}).requires_grad_();
-  return under([w](Tensor x) { return x * w; }, x34, [](bool second, const std::function<void()>& call) {
-    torch::AutoGradMode mode(!second);
-    call();
-  });
+  return under([w](Tensor x) { return x * w; }, x34,
+               [](bool second, const std::function<void()>& call) {
+                 torch::AutoGradMode mode(!second);
+                 call();
+               });
 }
 
 bool inference_mode() {
@@ -44,19 +45,21 @@ bool inference_mode() {
     return x + 1;
   };
   return under(function, x34, [](bool second, const std::function<void()>& call) {
+    std::optional<c10::InferenceMode> mode;
+    if (!second) mode.emplace();
     torch::NoGradGuard no_grad;
-    c10::InferenceMode mode(!second);
     call();
   });
 }
 
 bool autocast() {
-  return under([](Tensor x) { return torch::mm(x, x.t()); }, x34, [](bool second, const std::function<void()>& call) {
-    at::autocast::set_autocast_enabled(at::kCPU, second);
-    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
-    call();
-    at::autocast::set_autocast_enabled(at::kCPU, false);
-  });
+  return under([](Tensor x) { return torch::mm(x, x.t()); }, x34,
+               [](bool second, const std::function<void()>& call) {
+                 at::autocast::set_autocast_enabled(at::kCPU, second);
+                 at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+                 call();
+                 at::autocast::set_autocast_enabled(at::kCPU, false);
+               });
 }
 
 bool default_dtype() {
@@ -102,8 +105,13 @@ bool structure() {
     return sum * 2;
   };
   return with_arguments(
-      function, [] { return std::make_tuple(std::vector<Tensor>{x34(), x34()}); },
-      [] { return std::make_tuple(std::vector<Tensor>{x34(), x34(), x34()}); });
+      function,
+      [] {
+        return std::make_tuple(std::vector<Tensor>{x34(), x34()});
+      },
+      [] {
+        return std::make_tuple(std::vector<Tensor>{x34(), x34(), x34()});
+      });
 }
 
 bool number() {
@@ -113,33 +121,42 @@ bool number() {
 
 bool text() {
   auto function = [](Tensor x, std::string how) { return how == "sin" ? x.sin() : x.cos(); };
-  return with_arguments(function, [] { return std::make_tuple(x34(), std::string("sin")); },
-                        [] { return std::make_tuple(x34(), std::string("cos")); });
+  return with_arguments(
+      function, [] { return std::make_tuple(x34(), std::string("sin")); }, [] { return std::make_tuple(x34(), std::string("cos")); });
 }
 
 bool defined() {
   auto function = [](Tensor x, Tensor bias) { return bias.defined() ? x + bias : x * 2; };
-  return with_arguments(function, [] { return std::make_tuple(x34(), Tensor()); }, [] { return std::make_tuple(x34(), torch::ones({3, 4})); });
+  return with_arguments(
+      function, [] { return std::make_tuple(x34(), Tensor()); },
+      [] {
+        return std::make_tuple(x34(), torch::ones({3, 4}));
+      });
 }
 
 bool dtype() {
   auto function = [](Tensor x) { return x.scalar_type() == torch::kDouble ? x * 2 : x * 3; };
-  return with_arguments(function, [] { return std::make_tuple(x34()); }, [] { return std::make_tuple(x34().to(torch::kDouble)); });
+  return with_arguments(
+      function, [] { return std::make_tuple(x34()); }, [] { return std::make_tuple(x34().to(torch::kDouble)); });
 }
 
 bool sizes() {
   return with_arguments([](Tensor x) { return x * x.size(0); }, [] { return std::make_tuple(x34()); },
-                        [] { return std::make_tuple(torch::ones({2, 4})); });
+                        [] {
+                          return std::make_tuple(torch::ones({2, 4}));
+                        });
 }
 
 bool strides() {
   auto function = [](Tensor x) { return x.is_contiguous() ? x * 2 : x * 3; };
-  return with_arguments(function, [] { return std::make_tuple(x34()); }, [] { return std::make_tuple(x34().t().contiguous().t()); });
+  return with_arguments(
+      function, [] { return std::make_tuple(x34()); }, [] { return std::make_tuple(x34().t().contiguous().t()); });
 }
 
 bool offset() {
   auto function = [](Tensor x) { return torch::as_strided(x, {2}, {1}, x.storage_offset() + 1) * 2; };
-  return with_arguments(function, [] { return std::make_tuple(x34()[0]); }, [] { return std::make_tuple(x34()[1]); });
+  return with_arguments(
+      function, [] { return std::make_tuple(x34()[0]); }, [] { return std::make_tuple(x34()[1]); });
 }
 
 bool requires_grad() {
@@ -149,8 +166,8 @@ bool requires_grad() {
 
 bool leaf() {
   auto function = [](Tensor x) { return x.is_leaf() ? x * 2 : x * 3; };
-  return with_arguments(function, [] { return std::make_tuple(x34().requires_grad_()); },
-                        [] { return std::make_tuple(x34().requires_grad_() * 1); });
+  return with_arguments(
+      function, [] { return std::make_tuple(x34().requires_grad_()); }, [] { return std::make_tuple(x34().requires_grad_() * 1); });
 }
 
 bool kind() {
@@ -160,7 +177,8 @@ bool kind() {
     c10::InferenceMode inside;
     return std::make_tuple(x34() + 0);
   };
-  return with_arguments(function, [] { return std::make_tuple(x34()); }, made_inside);
+  return with_arguments(
+      function, [] { return std::make_tuple(x34()); }, made_inside);
 }
 
 bool alias() {

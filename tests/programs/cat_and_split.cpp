@@ -13,7 +13,8 @@ struct CatAndSplit : Program {
     auto uneven = h.split_with_sizes({2, 7, 3}, 1);
     auto rows = h.unbind(0);
     auto swapped = torch::cat({parts[2], parts[0] * parts[1]}, 1);
-    return {swapped, torch::stack({rows[1], rows[0], rows[1]}, 1), uneven[1].flip(1).roll(1, 0), torch::cat({uneven[0], uneven[2]}, -1).repeat({2, 1})};
+    return {swapped, torch::stack({rows[1], rows[0], rows[1]}, 1), uneven[1].flip(1).roll(1, 0),
+            torch::cat({uneven[0], uneven[2]}, -1).repeat({2, 1})};
   }
   Tensors state() override { return fc->parameters(); }
 };

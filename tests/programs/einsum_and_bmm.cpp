@@ -9,8 +9,10 @@ struct EinsumAndBmm : Program {
   Tensors inputs(int shape) override { return {torch::randn({3, shape ? 6 : 2, 4})}; }
   Tensors run(const Tensors& in) override {
     auto x = in[0];
-    return {torch::einsum("bij,bjk->bik", {x, w}), torch::bmm(x, w), torch::baddbmm(b, x, w, 0.5, 2.0),
-            torch::einsum("bij,bkj->ik", {x, x}), torch::matmul(x[0], w).sum(0), torch::addmm(b[0], x[1], w[1]), torch::tensordot(x, w, {0, 2}, {0, 1})};
+    return {torch::einsum("bij,bjk->bik", {x, w}), torch::bmm(x, w),
+            torch::baddbmm(b, x, w, 0.5, 2.0),     torch::einsum("bij,bkj->ik", {x, x}),
+            torch::matmul(x[0], w).sum(0),         torch::addmm(b[0], x[1], w[1]),
+            torch::tensordot(x, w, {0, 2}, {0, 1})};
   }
   Tensors state() override { return {w, b}; }
 };

@@ -15,8 +15,10 @@ struct Losses : Program {
     auto h = fc->forward(in[0]);
     return {torch::cross_entropy_loss(h, in[1], {}, at::Reduction::Mean, /*ignore_index=*/2, /*label_smoothing=*/0.1),
             torch::cross_entropy_loss(h, in[1], weights),
-            torch::binary_cross_entropy_with_logits(h, in[2]), torch::kl_div(torch::log_softmax(h, 1), in[2].softmax(1)),
-            torch::huber_loss(h, in[2]), torch::cosine_similarity(h, in[2])};
+            torch::binary_cross_entropy_with_logits(h, in[2]),
+            torch::kl_div(torch::log_softmax(h, 1), in[2].softmax(1)),
+            torch::huber_loss(h, in[2]),
+            torch::cosine_similarity(h, in[2])};
   }
   Tensors state() override { return fc->parameters(); }
 };

@@ -16,6 +16,7 @@ struct NonLeafInputWritten : Program {
     return {fc->forward(in[0])};
   }
   Tensors state() override { return {fc->weight, fc->bias, base}; }
+  std::string never_answered() override { return "it changes the autograd history of a tensor that it was given"; }
 };
 TENON_PROGRAM(NonLeafInputWritten);
 

@@ -17,6 +17,9 @@ struct OptimizerOnly : Program {
     return {in[0] + fc->bias.detach().sum()};
   }
   Tensors state() override { return fc->parameters(); }
+  std::string never_answered() override {
+    return "only p.data() and new gradients are seen, and nothing tells whose they are; OptimizerOnlyWatched watches the module";
+  }
 };
 TENON_PROGRAM(OptimizerOnly);
 

@@ -9,7 +9,8 @@ struct ResNetBlockNet : torch::nn::Module {
   torch::nn::Conv2d second = register_module("second", torch::nn::Conv2d(torch::nn::Conv2dOptions(8, 8, 3).padding(1).bias(false)));
   torch::nn::BatchNorm2d second_norm = register_module("second_norm", torch::nn::BatchNorm2d(8));
   torch::nn::Sequential shortcut = register_module(
-      "shortcut", torch::nn::Sequential(torch::nn::Conv2d(torch::nn::Conv2dOptions(4, 8, 1).stride(2).bias(false)), torch::nn::BatchNorm2d(8)));
+      "shortcut",
+      torch::nn::Sequential(torch::nn::Conv2d(torch::nn::Conv2dOptions(4, 8, 1).stride(2).bias(false)), torch::nn::BatchNorm2d(8)));
 
   torch::Tensor forward(torch::Tensor x) {
     auto h = first_norm->forward(first->forward(x)).relu_();

@@ -40,9 +40,17 @@ TEST(Text, EveryDoubleSurvives) {
 }
 
 TEST(Text, OddConstantsSurvive) {
-  std::vector<Attribute> odd = {INT64_MIN, INT64_MAX, -0.0, std::string("\n\t\"\\ %0 # }"), std::vector<double>{}, std::vector<bool>{true},
-                                std::vector<std::string>{"a, b", ""}, std::complex<double>(-0.0, INFINITY), Device{"cpu:0"},
-                                NumberTensor{DType::i64, int64_t{-3}, true}, NumberTensor{DType::boolean, true, false}};
+  std::vector<Attribute> odd = {INT64_MIN,
+                                INT64_MAX,
+                                -0.0,
+                                std::string("\n\t\"\\ %0 # }"),
+                                std::vector<double>{},
+                                std::vector<bool>{true},
+                                std::vector<std::string>{"a, b", ""},
+                                std::complex<double>(-0.0, INFINITY),
+                                Device{"cpu:0"},
+                                NumberTensor{DType::i64, int64_t{-3}, true},
+                                NumberTensor{DType::boolean, true, false}};
   for (const Attribute& attribute : odd) {
     std::string text = print(with_constant(attribute));
     Graph again = parse(text);
@@ -61,9 +69,14 @@ TEST(Text, DamagedTextIsRefusedOrParsed) {
     std::string bad = good;
     size_t at = random() % bad.size();
     switch (random() % 3) {
-      case 0: bad.erase(at, 1 + random() % 4); break;
-      case 1: bad[at] = static_cast<char>(32 + random() % 95); break;
-      default: bad.insert(at, bad.substr(random() % bad.size(), 3));
+      case 0:
+        bad.erase(at, 1 + random() % 4);
+        break;
+      case 1:
+        bad[at] = static_cast<char>(32 + random() % 95);
+        break;
+      default:
+        bad.insert(at, bad.substr(random() % bad.size(), 3));
     }
     try {
       Graph g = parse(bad);

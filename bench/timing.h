@@ -1,0 +1,37 @@
+// Timing on a noisy machine: thread CPU time, rounds of all variants in turn, medians.
+#pragma once
+
+#include <time.h>
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+namespace tenon::bench {
+
+inline double cpu_seconds() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
+// Median seconds a call of each variant. Variants take turns within a round, and the one that
+// goes first moves on from round to round, so that none is always warmed by the same neighbour.
+inline std::vector<double> side_by_side(const std::vector<std::function<void()>>& variants, int rounds, int calls) {
+  std::vector<std::vector<double>> times(variants.size());
+  for (int round = -2; round < rounds; ++round)
+    for (size_t k = 0; k < variants.size(); ++k) {
+      size_t v = (k + static_cast<size_t>(round + 2)) % variants.size();
+      double start = cpu_seconds();
+      for (int i = 0; i < calls; ++i) variants[v]();
+      if (round >= 0) times[v].push_back((cpu_seconds() - start) / calls);
+    }
+  std::vector<double> medians;
+  for (auto& list : times) {
+    std::nth_element(list.begin(), list.begin() + static_cast<ptrdiff_t>(list.size() / 2), list.end());
+    medians.push_back(list[list.size() / 2]);
+  }
+  return medians;
+}
+
+}  // namespace tenon::bench
