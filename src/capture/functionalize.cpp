@@ -104,6 +104,16 @@ class Functionalizer {
     return add_input(e.ref.geometry, {index}, role_of(e.kind), e.name, e.ref.requires_grad);
   }
 
+  // The external with this place and shape, or -1. Of `x` and `x.detach()` it is the one with a history.
+  int32_t external_at(int32_t storage, const Geometry& geometry) const {
+    int32_t found = -1;
+    for (int32_t i : externals_on_[storage]) {
+      const TensorRef& ref = tape_.externals[i].ref;
+      if (ref.geometry == geometry && (found < 0 || (ref.requires_grad && !tape_.externals[found].ref.requires_grad))) found = i;
+    }
+    return found;
+  }
+
   // First use of an external storage: makes the input that holds it.
   void open_external(int32_t storage, const Geometry& wanted) {
     StorageState& state = states_[storage];
@@ -112,13 +122,11 @@ class Functionalizer {
       state.root_geometry = wanted;
       state.root = add_input(wanted, {.carried = storage}, ir::InputRole::state, "carried" + std::to_string(storage), false);
     } else {
-      int32_t first = on_storage.front();
+      int32_t first = state.written ? -1 : external_at(storage, wanted);
+      if (first < 0) first = external_at(storage, tape_.externals[on_storage.front()].ref.geometry);
       bool several = false;
-      for (int32_t i : on_storage) {
-        const Geometry& g = tape_.externals[i].ref.geometry;
-        several |= !(g == tape_.externals[first].ref.geometry);
-        if (g == wanted && !state.written) first = i;
-      }
+      for (int32_t i : on_storage) several |= !(tape_.externals[i].ref.geometry == tape_.externals[first].ref.geometry);
+      several |= ir::may_overlap_itself(to_type(tape_.externals[first].ref.geometry));
       if (several && state.written) {
         open_whole_storage(storage, on_storage);
       } else {
@@ -159,11 +167,10 @@ class Functionalizer {
       return read(ref);
     }
     if (!state.written && state.external)
-      for (int32_t i : externals_on_[ref.storage])
-        if (tape_.externals[i].ref.geometry == ref.geometry) {
-          state.aliases.push_back({ref.geometry, input_for_external(i)});
-          return noted(state.aliases.back().value, ref);
-        }
+      if (int32_t i = external_at(ref.storage, ref.geometry); i >= 0) {
+        state.aliases.push_back({ref.geometry, input_for_external(i)});
+        return noted(state.aliases.back().value, ref);
+      }
     return noted(view_of_root(ref), ref);
   }
 
@@ -283,7 +290,8 @@ class Functionalizer {
       if (!pointwise || !(other.geometry == write.ref.geometry))
         obstacle(op_name(op.op) + " overwrites memory that another operand of it reads");
     };
-    for (const TapeWrite& write : op.writes)
+    for (const TapeWrite& write : op.writes) {
+      if (ir::may_overlap_itself(to_type(write.ref.geometry))) obstacle("it writes to a tensor whose elements share memory (expanded)");
       for (size_t i = 0; i < op.args.size(); ++i) {
         bool own = static_cast<int32_t>(i) == write.argument;
         if (const auto* ref = std::get_if<TensorRef>(&op.args[i])) {
@@ -293,6 +301,7 @@ class Functionalizer {
             if (!own || static_cast<int32_t>(k) != write.item) clash(write, list->items[k]);
         }
       }
+    }
   }
 
   // `t_()` and the like give their operand another shape: here it is a view of that shape.
@@ -433,6 +442,7 @@ class Functionalizer {
     check_filled(ref);
     bool shared = std::any_of(all.begin(), all.end(),
                               [&](const TensorRef& other) { return other.storage == ref.storage && !(other.geometry == ref.geometry); });
+    if (shared && ref.geometry.dtype != state.root_geometry.dtype) obstacle("it returns one memory as two element types");
     ValueId value = shared ? state.root : read(ref);
     if (ref.requires_grad) out_.graph.values[value].requires_grad = true;
     bool is_part = shared && !(ref.geometry == state.root_geometry);
@@ -469,8 +479,12 @@ class Functionalizer {
 
   int32_t external_for(const TensorRef& ref) {
     int32_t found = -1;
+    auto fits = [&](int32_t i) {
+      const TensorRef& e = tape_.externals[i].ref;
+      return (e.geometry == ref.geometry) * 2 + (e.requires_grad == ref.requires_grad);
+    };
     for (int32_t i : externals_on_[ref.storage])
-      if (found < 0 || tape_.externals[i].ref.geometry == ref.geometry) found = i;
+      if (found < 0 || fits(i) > fits(found)) found = i;
     if (found < 0) obstacle("a result on memory of an earlier part");
     return found;
   }

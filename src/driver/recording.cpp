@@ -217,10 +217,25 @@ class Run {
     r.held.resize(r.tape().externals.size());
   }
 
+  // Gradients that meet at an argument outside of our node are summed in another order than if
+  // they had met inside; with two of them that does not matter.
+  void check_returned_arguments() {
+    Recording& r = *recording_;
+    for (const ResultInfo& info : r.results) {
+      if (!info.requires_grad || !info.ref.defined() || r.tape().storages[info.ref.storage].born >= 0) continue;
+      size_t ways = uses(info.ref.storage);
+      for (const ResultInfo& other : r.results) ways += other.requires_grad && other.ref.storage == info.ref.storage;
+      if (ways > 2)
+        r.obstacles.push_back(
+            "it returns an argument that requires grad and uses it otherwise too (gradients would be summed in another order)");
+    }
+  }
+
   size_t uses(int32_t storage) const {
     size_t count = 0;
     for (const capture::TapeOp& op : recording_->tape().ops)
       for (const capture::TapeArgument& arg : op.args) {
+        if (op.no_grad) continue;
         if (const auto* ref = std::get_if<capture::TensorRef>(&arg)) count += ref->storage == storage && ref->requires_grad;
         else if (const auto* list = std::get_if<capture::TensorListRef>(&arg))
           for (const auto& item : list->items) count += item.storage == storage && item.requires_grad;
@@ -230,6 +245,7 @@ class Run {
 
   void note_autograd(const std::vector<at::Tensor*>& tensors) {
     Recording& r = *recording_;
+    check_returned_arguments();
     Tensors outputs;
     Tensors& boundary = boundary_;
     std::vector<int32_t> results;
@@ -246,10 +262,6 @@ class Run {
       results.push_back(static_cast<int32_t>(i));
     }
     if (outputs.empty()) return;
-    for (const ResultInfo& info : r.results)
-      if (info.requires_grad && info.ref.defined() && r.tape().storages[info.ref.storage].born < 0 && uses(info.ref.storage) > 1)
-        r.obstacles.push_back(
-            "it returns an argument that requires grad and uses it more than once (the gradients would be summed in another order)");
     for (size_t i = 0; i < r.tape().externals.size(); ++i) {
       at::Tensor tensor = tensor_of(i);
       if (!tensor.defined() || !tensor.requires_grad() || r.tape().externals[i].kind == External::Kind::gradient) continue;

@@ -49,6 +49,7 @@ void Interpreter::build(ir::Reuse reuse) {
     step.writes = node.writes;
     step.in_place = std::move(reuse.in_place[i]);
     step.no_op = reuse.no_op[i];
+    step.scatter = node.op == "aten::as_strided_scatter";
     step.no_grad = node.no_grad;
     step.straight = step.op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
     // Values that die here are moved into their last argument; the rest is dropped after the call.
@@ -105,6 +106,7 @@ void Interpreter::run_step(const Step& step, Environment& env, torch::jit::Stack
     if (step.args[1].operands[0].last) env[step.args[1].operands[0].id].reset();
     return;
   }
+  if (step.scatter && mode != RunMode::autograd) return scatter(step, env);
   // With writes, operands are put in place by hand, so nothing is moved out before.
   stack.clear();
   for (const Argument& argument : step.args) push(argument, env, stack, /*may_move=*/step.writes.empty());
@@ -142,6 +144,17 @@ void Interpreter::run_step(const Step& step, Environment& env, torch::jit::Stack
       for (const Operand& operand : argument.operands)
         if (operand.last) env[operand.id].reset();
   for (ValueId id : step.drops) env[id].reset();
+}
+
+void Interpreter::scatter(const Step& step, Environment& env) const {
+  at::Tensor whole = bridge::copy_keeping_layout(env[step.args[0].operands[0].id]);
+  at::Tensor part =
+      whole.as_strided(step.args[2].constant.toIntVector(), step.args[3].constant.toIntVector(), step.args[4].constant.toInt());
+  part.copy_(env[step.args[1].operands[0].id]);
+  env[step.results[0].ids[0]] = std::move(whole);
+  for (const Argument& argument : step.args)
+    for (const Operand& operand : argument.operands)
+      if (operand.last) env[operand.id].reset();
 }
 
 void Interpreter::write_back(Environment& env) const {

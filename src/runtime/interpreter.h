@@ -49,6 +49,7 @@ class Interpreter {
     std::vector<ir::ValueId> drops;
     bool straight = false;  // may be called at the CPU key
     bool no_op = false;
+    bool scatter = false;  // as_strided_scatter, which ATen refuses on some inputs that require grad
     bool no_grad = false;
   };
   using Environment = std::vector<at::Tensor>;
@@ -56,6 +57,7 @@ class Interpreter {
   void build(ir::Reuse reuse);
   void push(const Argument& argument, Environment& env, torch::jit::Stack& stack, bool may_move) const;
   void run_step(const Step& step, Environment& env, torch::jit::Stack& stack, RunMode mode, bool keep_inputs) const;
+  void scatter(const Step& step, Environment& env) const;
   void write_back(Environment& env) const;
 
   ir::Graph graph_;

@@ -18,10 +18,14 @@ bool can_broadcast(const Tensor& a, const Tensor& b) {
 bool fits(Fit fit, const Tensor& first, const Tensor& t) {
   bool same_type = first.scalar_type() == t.scalar_type();
   switch (fit) {
-    case Fit::any: return true;
-    case Fit::broadcast: return can_broadcast(first, t);
-    case Fit::alike: return same_type && can_broadcast(first, t);
-    case Fit::same: return same_type && first.sizes() == t.sizes();
+    case Fit::any:
+      return true;
+    case Fit::broadcast:
+      return can_broadcast(first, t);
+    case Fit::alike:
+      return same_type && can_broadcast(first, t);
+    case Fit::same:
+      return same_type && first.sizes() == t.sizes();
     case Fit::inner:
       return same_type && first.dim() > 0 && t.dim() > 0 && first.numel() * t.numel() < 20000 &&
              first.size(-1) == t.size(t.dim() > 1 ? -2 : -1);
@@ -66,8 +70,11 @@ class Generator {
     std::vector<int64_t> sizes = base_;
     if (rng_.chance(45)) return sizes;
     switch (rng_.below(6)) {
-      case 0: return {};
-      case 1: std::reverse(sizes.begin(), sizes.end()); return sizes;
+      case 0:
+        return {};
+      case 1:
+        std::reverse(sizes.begin(), sizes.end());
+        return sizes;
       case 2:
         if (!sizes.empty()) sizes.erase(sizes.begin());
         return sizes;
@@ -83,7 +90,8 @@ class Generator {
   }
 
   ScalarType related_type() {
-    const ScalarType types[] = {torch::kFloat, torch::kDouble, torch::kBFloat16, torch::kHalf, torch::kLong, torch::kInt, torch::kByte, torch::kBool};
+    const ScalarType types[] = {torch::kFloat, torch::kDouble, torch::kBFloat16, torch::kHalf,
+                                torch::kLong,  torch::kInt,    torch::kByte,     torch::kBool};
     return rng_.chance(70) ? main_type_ : types[rng_.below(8)];
   }
 

@@ -58,6 +58,7 @@ void on_signal(int number) {
 
 Flags parse(int argc, char** argv) {
   Flags flags;
+  if (const char* seed = std::getenv("TENON_SEED")) flags.seed = std::strtoull(seed, nullptr, 10);  // moves with the commit in CI
   for (int i = 1; i < argc; ++i) {
     std::string flag = argv[i];
     auto value = [&] { return i + 1 < argc ? argv[++i] : throw std::invalid_argument(flag + " needs a value"); };
@@ -127,7 +128,8 @@ std::string suspects(const Totals::Reason& reason, const Totals& totals) {
     if (count > 2) shares.emplace_back(static_cast<double>(count) / static_cast<double>(totals.ops.at(op)), op);
   std::sort(shares.rbegin(), shares.rend());
   std::string out;
-  for (size_t i = 0; i < shares.size() && i < 4 && shares[i].first > 0.2; ++i) out += std::string(out.empty() ? " (" : ", ") + shares[i].second->name;
+  for (size_t i = 0; i < shares.size() && i < 4 && shares[i].first > 0.2; ++i)
+    out += std::string(out.empty() ? " (" : ", ") + shares[i].second->name;
   return out.empty() ? out : out + ")";
 }
 
@@ -147,10 +149,10 @@ int run(const Flags& flags) {
   for (uint64_t i = 0; i < flags.count && totals.wrong < flags.failures && (flags.one || seconds() < flags.seconds); ++i)
     run_seed(flags.seed + i, flags, totals);
   if (flags.why) print_reasons(totals);
-  std::cout << totals.ops.size() << " ops used, " << static_cast<double>(totals.programs) / seconds() << " programs a second, " << totals.unstable
-            << " where eager is not stable\n";
-  std::cout << totals.programs << " programs, " << totals.answered << " answered by a graph, " << totals.wrong << " wrong, first seed " << flags.seed
-            << std::endl;
+  std::cout << totals.ops.size() << " ops used, " << static_cast<double>(totals.programs) / seconds() << " programs a second, "
+            << totals.unstable << " where eager is not stable\n";
+  std::cout << totals.programs << " programs, " << totals.answered << " answered by a graph, " << totals.wrong << " wrong, first seed "
+            << flags.seed << std::endl;
   return totals.wrong > 0;
 }
 

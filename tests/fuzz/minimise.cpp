@@ -101,7 +101,7 @@ class Minimiser {
   }
 
   void simplify_modes() {
-    auto off = [this](auto RandomProgram::* member, auto value) {
+    auto off = [this](auto RandomProgram::*member, auto value) {
       if (best_.*member != value) try_change([&](RandomProgram& p) { p.*member = value; });
     };
     off(&RandomProgram::special_values, false);
@@ -115,12 +115,11 @@ class Minimiser {
 
   void simplify_inputs() {
     for (size_t i = 0; i < best_.inputs.size(); ++i) {
-      auto change = [&](auto Input::* member, auto value) {
+      auto change = [&](auto Input::*member, auto value) {
         if (best_.inputs[i].*member != value) try_change([&](RandomProgram& p) { p.inputs[i].*member = value; });
       };
       change(&Input::has_history, false);
-      if (best_.inputs[i].requires_grad)
-        try_change([&](RandomProgram& p) { p.inputs[i].requires_grad = p.inputs[i].has_history = false; });
+      if (best_.inputs[i].requires_grad) try_change([&](RandomProgram& p) { p.inputs[i].requires_grad = p.inputs[i].has_history = false; });
       if (best_.inputs[i].layout == Layout::view) {
         change(&Input::view_kind, 0);
         continue;

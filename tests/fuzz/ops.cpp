@@ -38,11 +38,18 @@ Tensor some_indices(Parameters& p, size_t slot, int64_t limit) {
 int64_t size_at(const Tensor& t, int64_t dim) { return t.dim() == 0 ? 1 : t.size(dim); }
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> all = {
-      {"pointwise", 18, pointwise_ops}, {"binary", 16, binary_ops},   {"reductions", 11, reduction_ops}, {"views", 15, view_ops},
-      {"shapes", 6, shape_ops},         {"in-place", 9, in_place_ops}, {"writes to views", 5, view_write_ops}, {"matrix", 7, matrix_ops},
-      {"indexing", 8, indexing_ops},    {"norm", 6, norm_ops},         {"factories", 4, factory_ops},
-      {"random", 18, random_ops, /*random=*/true}};
+  static const std::vector<Family> all = {{"pointwise", 18, pointwise_ops},
+                                          {"binary", 16, binary_ops},
+                                          {"reductions", 11, reduction_ops},
+                                          {"views", 15, view_ops},
+                                          {"shapes", 6, shape_ops},
+                                          {"in-place", 9, in_place_ops},
+                                          {"writes to views", 5, view_write_ops},
+                                          {"matrix", 7, matrix_ops},
+                                          {"indexing", 8, indexing_ops},
+                                          {"norm", 6, norm_ops},
+                                          {"factories", 4, factory_ops},
+                                          {"random", 18, random_ops, /*random=*/true}};
   return all;
 }
 

@@ -89,7 +89,11 @@ Tensors as_list(const std::tuple<T...>& all) {
 inline Tensor& target(const Tensor& t) { return const_cast<Tensor&>(t); }
 
 // The body of a row: an expression over the operands x[i] and the parameters p.
-#define DO(...) [](const Tensors& x, Parameters& p) -> Tensors { (void)x, (void)p; return as_list(__VA_ARGS__); }
+#define DO(...)                                    \
+  [](const Tensors& x, Parameters& p) -> Tensors { \
+    (void)x, (void)p;                              \
+    return as_list(__VA_ARGS__);                   \
+  }
 
 // Index tensors that always lie in range, made from whatever an operand holds.
 Tensor indices_from(const Tensor& any, int64_t limit);

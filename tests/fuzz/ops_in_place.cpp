@@ -7,10 +7,14 @@ namespace {
 Tensor part(const Tensor& t, Parameters& p) {
   require(t.dim() > 0 && t.size(0) > 0);
   switch (p.below(0, 4)) {
-    case 0: return t.select(0, p.below(1, t.size(0)));
-    case 1: return t.narrow(0, p.below(1, t.size(0)), 1);
-    case 2: return t.slice(0, p.below(1, 2), std::nullopt, 2);
-    default: return t.transpose(0, -1);
+    case 0:
+      return t.select(0, p.below(1, t.size(0)));
+    case 1:
+      return t.narrow(0, p.below(1, t.size(0)), 1);
+    case 2:
+      return t.slice(0, p.below(1, 2), std::nullopt, 2);
+    default:
+      return t.transpose(0, -1);
   }
 }
 
@@ -35,14 +39,37 @@ Tensor write_behind_view(const Tensor& t, Parameters& p) {
 
 }  // namespace
 
-#define IN_PLACE(name) {#name, Wants::any, 1, Fit::any, DO(x[0].name())}
-#define IN_PLACE2(name) {#name, Wants::any, 2, Fit::broadcast, DO(x[0].name(x[1]))}
+#define IN_PLACE(name) \
+  { #name, Wants::any, 1, Fit::any, DO(x[0].name()) }
+#define IN_PLACE2(name) \
+  { #name, Wants::any, 2, Fit::broadcast, DO(x[0].name(x[1])) }
 
 const std::vector<Op> in_place_ops = {
-    IN_PLACE(relu_), IN_PLACE(sigmoid_), IN_PLACE(tanh_), IN_PLACE(exp_), IN_PLACE(neg_), IN_PLACE(abs_), IN_PLACE(zero_),
-    IN_PLACE(floor_), IN_PLACE(round_), IN_PLACE(logical_not_), IN_PLACE(sqrt_), IN_PLACE(square_), IN_PLACE(tril_),
-    IN_PLACE2(add_), IN_PLACE2(sub_), IN_PLACE2(mul_), IN_PLACE2(div_), IN_PLACE2(copy_), IN_PLACE2(pow_), IN_PLACE2(eq_),
-    IN_PLACE2(lt_), IN_PLACE2(logical_and_), IN_PLACE2(bitwise_or_), IN_PLACE2(floor_divide_), IN_PLACE2(atan2_),
+    IN_PLACE(relu_),
+    IN_PLACE(sigmoid_),
+    IN_PLACE(tanh_),
+    IN_PLACE(exp_),
+    IN_PLACE(neg_),
+    IN_PLACE(abs_),
+    IN_PLACE(zero_),
+    IN_PLACE(floor_),
+    IN_PLACE(round_),
+    IN_PLACE(logical_not_),
+    IN_PLACE(sqrt_),
+    IN_PLACE(square_),
+    IN_PLACE(tril_),
+    IN_PLACE2(add_),
+    IN_PLACE2(sub_),
+    IN_PLACE2(mul_),
+    IN_PLACE2(div_),
+    IN_PLACE2(copy_),
+    IN_PLACE2(pow_),
+    IN_PLACE2(eq_),
+    IN_PLACE2(lt_),
+    IN_PLACE2(logical_and_),
+    IN_PLACE2(bitwise_or_),
+    IN_PLACE2(floor_divide_),
+    IN_PLACE2(atan2_),
     {"add_ number", Wants::any, 1, Fit::any, DO(x[0].add_(p.number(0)))},
     {"mul_ number", Wants::any, 1, Fit::any, DO(x[0].mul_(p.number(0)))},
     {"fill_", Wants::any, 1, Fit::any, DO(x[0].fill_(p.number(0)))},

@@ -19,7 +19,8 @@ Tensor batch_norm(const Tensors& x, bool training) {
   Tensor image = one_image(x[0]), statistics = x[1].detach().view(-1);
   int64_t channels = image.size(1);
   require(statistics.numel() >= 2 * channels);
-  return torch::batch_norm(image, {}, {}, statistics.narrow(0, 0, channels), statistics.narrow(0, channels, channels), training, 0.1, 1e-3, false);
+  return torch::batch_norm(image, {}, {}, statistics.narrow(0, 0, channels), statistics.narrow(0, channels, channels), training, 0.1, 1e-3,
+                           false);
 }
 
 Tensor layer_norm(const Tensors& x, bool affine) {

@@ -13,18 +13,55 @@ std::vector<int64_t> two_dims(const Tensor& t, Parameters& p) {
 
 }  // namespace
 
-#define WHOLE(name) {#name, Wants::any, 1, Fit::any, DO(torch::name(x[0]))}
-#define ALONG(name) {#name " along", Wants::any, 1, Fit::any, DO(torch::name(x[0], p.dim(0, x[0])))}
-#define ALONG_KEEP(name) {#name " along", Wants::any, 1, Fit::any, DO(torch::name(x[0], p.dim(0, x[0]), p.flag(1)))}
+#define WHOLE(name) \
+  { #name, Wants::any, 1, Fit::any, DO(torch::name(x[0])) }
+#define ALONG(name) \
+  { #name " along", Wants::any, 1, Fit::any, DO(torch::name(x[0], p.dim(0, x[0]))) }
+#define ALONG_KEEP(name) \
+  { #name " along", Wants::any, 1, Fit::any, DO(torch::name(x[0], p.dim(0, x[0]), p.flag(1))) }
 
 const std::vector<Op> reduction_ops = {
-    WHOLE(sum), WHOLE(mean), WHOLE(prod), WHOLE(max), WHOLE(min), WHOLE(argmax), WHOLE(argmin), WHOLE(all), WHOLE(any),
-    WHOLE(std), WHOLE(var), WHOLE(norm), WHOLE(median), WHOLE(nansum), WHOLE(nanmean), WHOLE(count_nonzero), WHOLE(aminmax),
-    WHOLE(trace), WHOLE(diff), WHOLE(nanmedian),
-    ALONG(cumsum), ALONG(cumprod), ALONG(cummax), ALONG(cummin), ALONG(logcumsumexp), ALONG(softmax), ALONG(log_softmax),
-    ALONG(argsort), ALONG(sort),
-    ALONG_KEEP(amax), ALONG_KEEP(amin), ALONG_KEEP(max), ALONG_KEEP(min), ALONG_KEEP(argmax), ALONG_KEEP(argmin), ALONG_KEEP(all),
-    ALONG_KEEP(any), ALONG_KEEP(median), ALONG_KEEP(mode), ALONG_KEEP(prod), ALONG_KEEP(logsumexp),
+    WHOLE(sum),
+    WHOLE(mean),
+    WHOLE(prod),
+    WHOLE(max),
+    WHOLE(min),
+    WHOLE(argmax),
+    WHOLE(argmin),
+    WHOLE(all),
+    WHOLE(any),
+    WHOLE(std),
+    WHOLE(var),
+    WHOLE(norm),
+    WHOLE(median),
+    WHOLE(nansum),
+    WHOLE(nanmean),
+    WHOLE(count_nonzero),
+    WHOLE(aminmax),
+    WHOLE(trace),
+    WHOLE(diff),
+    WHOLE(nanmedian),
+    ALONG(cumsum),
+    ALONG(cumprod),
+    ALONG(cummax),
+    ALONG(cummin),
+    ALONG(logcumsumexp),
+    ALONG(softmax),
+    ALONG(log_softmax),
+    ALONG(argsort),
+    ALONG(sort),
+    ALONG_KEEP(amax),
+    ALONG_KEEP(amin),
+    ALONG_KEEP(max),
+    ALONG_KEEP(min),
+    ALONG_KEEP(argmax),
+    ALONG_KEEP(argmin),
+    ALONG_KEEP(all),
+    ALONG_KEEP(any),
+    ALONG_KEEP(median),
+    ALONG_KEEP(mode),
+    ALONG_KEEP(prod),
+    ALONG_KEEP(logsumexp),
     {"sum along", Wants::any, 1, Fit::any, DO(torch::sum(x[0], p.dim(0, x[0]), p.flag(1)))},
     {"sum over two", Wants::any, 1, Fit::any, DO(torch::sum(x[0], two_dims(x[0], p), p.flag(2)))},
     {"sum as", Wants::any, 1, Fit::any, DO(torch::sum(x[0], p.dtype(0)))},
@@ -32,7 +69,8 @@ const std::vector<Op> reduction_ops = {
     {"mean over two", Wants::floating, 1, Fit::any, DO(torch::mean(x[0], two_dims(x[0], p), p.flag(2)))},
     {"var along", Wants::floating, 1, Fit::any, DO(torch::var(x[0], at::OptionalIntArrayRef(p.dim(0, x[0])), p.below(1, 2), p.flag(2)))},
     {"std along", Wants::floating, 1, Fit::any, DO(torch::std(x[0], at::OptionalIntArrayRef(p.dim(0, x[0])), p.below(1, 2), p.flag(2)))},
-    {"var_mean", Wants::floating, 1, Fit::any, DO(torch::var_mean(x[0], at::OptionalIntArrayRef(p.dim(0, x[0])), p.below(1, 2), p.flag(2)))},
+    {"var_mean", Wants::floating, 1, Fit::any,
+     DO(torch::var_mean(x[0], at::OptionalIntArrayRef(p.dim(0, x[0])), p.below(1, 2), p.flag(2)))},
     {"std_mean", Wants::floating, 1, Fit::any, DO(torch::std_mean(x[0], p.flag(0)))},
     {"norm along", Wants::floating, 1, Fit::any, DO(torch::norm(x[0], p.real(0), p.dim(1, x[0]), p.flag(2)))},
     {"vector_norm", Wants::floating, 1, Fit::any, DO(torch::linalg_vector_norm(x[0], p.real(0)))},

@@ -7,12 +7,19 @@ namespace {
 std::vector<int64_t> new_shape(const Tensor& t, Parameters& p) {
   std::vector<int64_t> reversed(t.sizes().rbegin(), t.sizes().rend());
   switch (p.below(0, 6)) {
-    case 0: return {t.numel()};
-    case 1: return {1, t.numel()};
-    case 2: return reversed;
-    case 3: return {2, t.numel() / 2};
-    case 4: return {t.numel(), 1, 1};
-    default: reversed.insert(reversed.begin(), 1); return reversed;
+    case 0:
+      return {t.numel()};
+    case 1:
+      return {1, t.numel()};
+    case 2:
+      return reversed;
+    case 3:
+      return {2, t.numel() / 2};
+    case 4:
+      return {t.numel(), 1, 1};
+    default:
+      reversed.insert(reversed.begin(), 1);
+      return reversed;
   }
 }
 
@@ -71,7 +78,8 @@ Tensors pieces(Tensors list) {
 
 }  // namespace
 
-#define VIEW(name, ...) {name, Wants::any, 1, Fit::any, DO(__VA_ARGS__)}
+#define VIEW(name, ...) \
+  { name, Wants::any, 1, Fit::any, DO(__VA_ARGS__) }
 
 const std::vector<Op> view_ops = {
     VIEW("transpose", x[0].transpose(p.dim(0, x[0]), p.dim(1, x[0]))),

@@ -53,11 +53,16 @@ Tensor view_of(const Tensor& base, const Input& input) {
   Tensor t = base.detach();
   if (t.dim() == 0) return t;
   switch (input.view_kind) {
-    case 1: return t.transpose(0, -1);
-    case 2: return t.narrow(0, t.size(0) / 2, t.size(0) - t.size(0) / 2);
-    case 3: return t.slice(-1, 0, std::nullopt, 2);
-    case 4: return t.is_contiguous() ? t.view(-1) : t.squeeze();
-    default: return t;
+    case 1:
+      return t.transpose(0, -1);
+    case 2:
+      return t.narrow(0, t.size(0) / 2, t.size(0) - t.size(0) / 2);
+    case 3:
+      return t.slice(-1, 0, std::nullopt, 2);
+    case 4:
+      return t.is_contiguous() ? t.view(-1) : t.squeeze();
+    default:
+      return t;
   }
 }
 
@@ -123,8 +128,9 @@ Tensors execute(const RandomProgram& program, const Tensors& inputs) {
 std::string RandomProgram::text() const {
   std::ostringstream out;
   auto name = [](int id) { return "v" + std::to_string(id); };
-  out << "seed " << seed << (special_values ? ", special values" : "") << (grad_mode ? "" : ", no grad") << (frees_early ? ", frees early" : "")
-      << (uses_backward ? ", backward()" : "") << (skipped_gradients ? ", some calls without gradient" : "") << "\n";
+  out << "seed " << seed << (special_values ? ", special values" : "") << (grad_mode ? "" : ", no grad")
+      << (frees_early ? ", frees early" : "") << (uses_backward ? ", backward()" : "")
+      << (skipped_gradients ? ", some calls without gradient" : "") << "\n";
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Input& input = inputs[i];
     out << "  " << name(static_cast<int>(i)) << " = ";

@@ -28,7 +28,7 @@ struct Input {
   std::vector<int64_t> sizes;
   torch::ScalarType dtype = torch::kFloat;
   Layout layout = Layout::contiguous;
-  int view_of = -1;   // an earlier input, for Layout::view
+  int view_of = -1;  // an earlier input, for Layout::view
   int view_kind = 0;
   bool requires_grad = false;
   bool has_history = false;  // not a leaf: made by an op before the call
@@ -50,9 +50,9 @@ struct RandomProgram {
   int values = 0;
   bool special_values = false;  // zeros of both signs, infinities and NaN among the inputs
   bool grad_mode = true;
-  bool frees_early = false;     // values die after their last use, as in a function without names for them
-  bool uses_backward = false;   // backward() instead of grad()
-  int skipped_gradients = 0;    // bit n: call n is not differentiated
+  bool frees_early = false;    // values die after their last use, as in a function without names for them
+  bool uses_backward = false;  // backward() instead of grad()
+  int skipped_gradients = 0;   // bit n: call n is not differentiated
 
   std::string text() const;
 };

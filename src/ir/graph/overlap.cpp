@@ -38,6 +38,34 @@ bool reachable(int64_t distance, const std::vector<Dim>& dims, size_t k) {
   return false;
 }
 
+void add_elements(const TensorType& type, size_t dim, int64_t at, std::vector<int64_t>& out) {
+  if (dim == type.sizes.size()) {
+    out.push_back(at);
+    return;
+  }
+  for (int64_t i = 0; i < type.sizes[dim]; ++i) add_elements(type, dim + 1, at + i * type.strides[dim], out);
+}
+
+// Small tensors: lists the elements. Large ones: assumes that they share some.
+bool share_by_counting(const TensorType& a, const TensorType& b) {
+  std::vector<int64_t> x, y;
+  for (const TensorType* type : {&a, &b}) {
+    int64_t count = 1;
+    for (int64_t size : type->sizes) count *= size;
+    if (count > 4096) return true;
+  }
+  add_elements(a, 0, a.offset, x);
+  add_elements(b, 0, b.offset, y);
+  std::sort(x.begin(), x.end());
+  std::sort(y.begin(), y.end());
+  for (size_t i = 0, k = 0; i < x.size() && k < y.size();) {
+    if (x[i] == y[k]) return true;
+    if (x[i] < y[k]) ++i;
+    else ++k;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool may_overlap(const TensorType& a, const TensorType& b) {
@@ -45,7 +73,8 @@ bool may_overlap(const TensorType& a, const TensorType& b) {
   if (x.empty || y.empty) return false;
   int64_t size_a = dtype_size(a.dtype), size_b = dtype_size(b.dtype);
   if ((x.last + 1) * size_a <= y.first * size_b || (y.last + 1) * size_b <= x.first * size_a) return false;
-  if (a.dtype != b.dtype || a.strides != b.strides) return true;
+  if (a.dtype != b.dtype) return true;
+  if (a.strides != b.strides) return share_by_counting(a, b);
   std::vector<Dim> dims;
   int64_t work = 1;
   for (size_t i = 0; i < a.sizes.size(); ++i) {
@@ -55,6 +84,21 @@ bool may_overlap(const TensorType& a, const TensorType& b) {
   }
   std::sort(dims.begin(), dims.end(), [](const Dim& p, const Dim& q) { return p.stride > q.stride; });
   return reachable(b.offset - a.offset, dims, 0);
+}
+
+bool may_overlap_itself(const TensorType& type) {
+  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
+  for (size_t i = 0; i < type.sizes.size(); ++i) {
+    if (type.sizes[i] == 0) return false;
+    if (type.sizes[i] > 1) dims.emplace_back(type.strides[i], type.sizes[i]);
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t reach = 0;
+  for (auto [stride, size] : dims) {
+    if (stride <= reach) return true;
+    reach += (size - 1) * stride;
+  }
+  return false;
 }
 
 }  // namespace tenon::ir

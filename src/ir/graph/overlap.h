@@ -8,8 +8,11 @@
 
 namespace tenon::ir {
 
-// False only if it is certain that they share none. Exact when both have the same strides,
-// by their hulls otherwise.
+// False only if it is certain that they share none. Exact for tensors of up to 4096 elements and
+// for equal strides; by their hulls otherwise.
 bool may_overlap(const TensorType& a, const TensorType& b);
+
+// False only if it is certain that no two elements of it share memory.
+bool may_overlap_itself(const TensorType& type);
 
 }  // namespace tenon::ir
