@@ -22,11 +22,19 @@ struct StorageState {
   ValueId root = kNoValue;
   Geometry root_geometry;
   std::vector<Alias> aliases;  // values that hold the current contents, the root's among them
+  int32_t version = 0;         // writes so far
   bool external = false;
   bool written = false;   // anywhere in the range
   bool unfilled = false;  // born empty and not yet filled by the program
   int64_t filled = 0;
   std::vector<Geometry> filled_parts;
+};
+
+// The value that a tensor object stood for, as of one version of its storage.
+struct HandleValue {
+  ValueId value = kNoValue;
+  int32_t storage = -1;
+  int32_t version = 0;
 };
 
 // A use of a value as something that does not require grad, in grad mode.
@@ -51,6 +59,7 @@ class Functionalizer {
     externals_on_.resize(tape.storages.size());
     for (size_t i = 0; i < tape.externals.size(); ++i)
       if (tape.externals[i].ref.defined()) externals_on_[tape.externals[i].ref.storage].push_back(static_cast<int32_t>(i));
+    handles_.resize(tape.handles);
     states_.resize(tape.storages.size());
     for (size_t s = 0; s < states_.size(); ++s) states_[s].external = tape.storages[s].born < static_cast<int32_t>(range_.begin);
     for (size_t i = range_.begin; i < range_.end; ++i)
@@ -159,6 +168,12 @@ class Functionalizer {
 
   ValueId read(const TensorRef& ref) {
     StorageState& state = states_[ref.storage];
+    if (ref.handle >= 0) {
+      const HandleValue& known = handles_[ref.handle];
+      if (known.value != kNoValue && known.storage == ref.storage && known.version == state.version &&
+          out_.graph.values[known.value].type == to_type(ref.geometry))
+        return noted(known.value, ref);
+    }
     for (const Alias& alias : state.aliases)
       if (alias.geometry == ref.geometry) return noted(alias.value, ref);
     if (state.root == kNoValue) {
@@ -284,11 +299,11 @@ class Functionalizer {
   // kernel goes; only element by element on the very same elements is safe to do on a copy.
   void check_overlaps(const TapeOp& op) {
     auto clash = [&](const TapeWrite& write, const TensorRef& other) {
-      if (!other.defined() || other.storage != write.ref.storage || !ir::may_overlap(to_type(other.geometry), to_type(write.ref.geometry)))
-        return;
+      if (!other.defined() || other.storage != write.ref.storage) return;
+      bool same = other.geometry == write.ref.geometry;
+      if (!same && !ir::may_overlap(to_type(other.geometry), to_type(write.ref.geometry))) return;
       bool pointwise = op.op.hasTag(at::Tag::pointwise) && op.writes.size() == 1;
-      if (!pointwise || !(other.geometry == write.ref.geometry))
-        obstacle(op_name(op.op) + " overwrites memory that another operand of it reads");
+      if (!pointwise || !same) obstacle(op_name(op.op) + " overwrites memory that another operand of it reads");
     };
     for (const TapeWrite& write : op.writes) {
       if (ir::may_overlap_itself(to_type(write.ref.geometry))) obstacle("it writes to a tensor whose elements share memory (expanded)");
@@ -370,6 +385,7 @@ class Functionalizer {
       node.results.push_back(std::move(r));
     }
     std::vector<ir::Node::Write> writes = node.writes;
+    std::vector<ir::Result> results = node.results;
     node_of_op_.push_back({index, out_.graph.nodes.size()});
     out_.graph.nodes.push_back(std::move(node));
     for (const Fresh& f : fresh) {
@@ -379,6 +395,10 @@ class Functionalizer {
         aliases.push_back({f.ref.geometry, f.value});
     }
     for (size_t i = 0; i < writes.size(); ++i) apply_write(op.writes[i], writes[i].after, op);
+    for (size_t r = 0; r < results.size(); ++r)
+      for (size_t i = 0; i < results[r].ids.size(); ++i)
+        if (const TensorRef& ref = op.results[r].items[i]; ref.handle >= 0)
+          handles_[ref.handle] = {results[r].ids[i], ref.storage, states_[ref.storage].version};
   }
 
   ValueId written_result(const TapeOp& op, const ir::Node& node, const TensorRef& ref) const {
@@ -390,6 +410,7 @@ class Functionalizer {
   void apply_write(const TapeWrite& write, ValueId after, const TapeOp& op) {
     const TensorRef& ref = write.ref;
     StorageState& state = states_[ref.storage];
+    ++state.version;
     if (write.argument == op.overwrites || op.op.schema().arguments()[write.argument].is_out()) fill(state, ref.geometry);
     if (ref.geometry == state.root_geometry) {
       state.root = after;
@@ -456,11 +477,12 @@ class Functionalizer {
   std::shared_ptr<const ir::Graph> view_of_external(const TensorRef& ref, int32_t external) {
     const External& e = tape_.externals[external];
     if (ref.geometry.dtype != e.ref.geometry.dtype) obstacle("it returns memory that it was given as another element type");
-    if (!ref.requires_grad || ref.geometry == e.ref.geometry || states_[ref.storage].root == kNoValue) return nullptr;
+    if (!ref.requires_grad || states_[ref.storage].root == kNoValue) return nullptr;
     auto view = std::make_shared<ir::Graph>();
     view->name = "view";
     view->values = out_.graph.values;
     ValueId value = read(ref);
+    if (out_.graph.values[value].alias_of == kNoValue && ref.geometry == e.ref.geometry) return nullptr;
     view->outputs = {value};
     while (out_.graph.values[value].alias_of != kNoValue) {
       for (const ir::Node& node : out_.graph.nodes)
@@ -557,6 +579,7 @@ class Functionalizer {
   Functional out_;
   std::vector<std::vector<int32_t>> externals_on_;  // per storage
   std::vector<StorageState> states_;
+  std::vector<HandleValue> handles_;
   std::vector<PlainUse> plain_uses_;
   size_t group_ = 0;  // first graph output of the part that is being bound
   std::vector<std::pair<size_t, size_t>> node_of_op_;

@@ -71,7 +71,6 @@ Guards::TensorGuard Guards::guard_of(const at::Tensor& tensor) {
   g.requires_grad = tensor.requires_grad();
   g.leaf = g.requires_grad && tensor.is_leaf();
   if (g.plain) g.geometry = geometry_of(tensor);
-  g.keys = tensor.key_set();
   return g;
 }
 
@@ -107,6 +106,7 @@ void Guards::close(const Tape& tape, const std::vector<at::Tensor>& held, bool t
         g.storage = storage_of(g.held);
         state_.push_back(static_cast<int32_t>(i));
         state_storages_.insert(g.storage);
+        snapshots_.push_back(snapshot_of(g.held, e.ref.requires_grad));
         g.gradient_matters = touches_gradients && g.tensor.requires_grad && g.held.is_leaf();
       }
     }
@@ -120,7 +120,7 @@ void Guards::set_offsets(const std::vector<bool>& offset_matters) {
     ExternalGuard& e = externals_[i];
     if (!offset_matters[i]) continue;
     if (e.kind == External::Kind::argument) arguments_[e.index].offset_matters = true;
-    else e.tensor.offset_matters = true;
+    else e.tensor.offset_matters = offsets_matter_ = true;
   }
 }
 
@@ -138,10 +138,32 @@ bool Guards::check_settings(GuardKind& kind) const {
            differs(GuardKind::settings, now.context != settings_.context));
 }
 
-bool Guards::TensorGuard::same(const c10::TensorImpl& impl) const {
-  return impl.key_set() == keys && impl.dtype() == c10::scalarTypeToTypeMeta(geometry.dtype) && same_dims(impl.sizes(), geometry.sizes) &&
-         same_dims(impl.strides(), geometry.strides) && (!offset_matters || impl.storage_offset() == geometry.offset) &&
-         const_cast<c10::TensorImpl&>(impl).requires_grad() == requires_grad;
+Guards::Snapshot Guards::snapshot_of(const at::Tensor& tensor, bool requires_grad) {
+  Snapshot s{tensor.unsafeGetTensorImpl(),       storage_of(tensor), tensor.key_set(), tensor.dtype(),
+             static_cast<uint8_t>(tensor.dim()), requires_grad};
+  // A rank that does not fit is never the same, and goes the long way.
+  if (tensor.dim() > 4) return s.rank = 255, s;
+  std::copy(tensor.sizes().begin(), tensor.sizes().end(), s.dims.begin());
+  std::copy(tensor.strides().begin(), tensor.strides().end(), s.dims.begin() + 4);
+  return s;
+}
+
+bool Guards::Snapshot::same() const {
+  if (impl->unsafe_storage().unsafeGetStorageImpl() != storage || impl->key_set() != keys || impl->dtype() != dtype ||
+      impl->requires_grad() != requires_grad)
+    return false;
+  auto sizes = impl->sizes();
+  if (sizes.size() != rank) return false;
+  const int64_t *size = sizes.data(), *stride = impl->strides().data();
+  for (size_t i = 0; i < rank; ++i)
+    if (size[i] != dims[i] || stride[i] != dims[4 + i]) return false;
+  return true;
+}
+
+bool Guards::state_is_same() const {
+  for (const Snapshot& snapshot : snapshots_)
+    if (!snapshot.same()) return false;
+  return true;
 }
 
 bool Guards::check_tensor(const TensorGuard& g, const at::Tensor& tensor, GuardKind& kind) const {
@@ -163,10 +185,8 @@ bool Guards::check_tensor(const TensorGuard& g, const at::Tensor& tensor, GuardK
   return !fails(GuardKind::requires_grad, impl->requires_grad() != g.requires_grad);
 }
 
-bool Guards::check_aliases(const detail::Leaves& in) const {
+bool Guards::check_aliases(const detail::Leaves& in, bool state_unchanged) const {
   if (!enabled(GuardKind::alias)) return true;
-  bool state_unchanged = true;
-  for (int32_t i : state_) state_unchanged &= storage_of(externals_[i].held) == externals_[i].storage;
   auto tensor_of = [&](const ExternalGuard& e) -> const at::Tensor& {
     return e.kind == External::Kind::argument ? *in.tensors[e.index] : e.held;
   };
@@ -212,11 +232,13 @@ bool Guards::check(const detail::Leaves& in, GuardFailure* failure) const {
     if (arguments_[i].requires_grad && tensor.requires_grad() && tensor.is_leaf() != arguments_[i].leaf && enabled(GuardKind::leaf))
       return fail(GuardKind::leaf, "argument " + std::to_string(i));
   }
+  bool state_unchanged = state_is_same();
   for (int32_t i : state_) {
+    if (state_unchanged && !offsets_matter_) break;
     const ExternalGuard& e = externals_[i];
-    if (!e.tensor.same(*e.held.unsafeGetTensorImpl()) && !check_tensor(e.tensor, e.held, kind)) return fail(kind, e.name);
+    if (!check_tensor(e.tensor, e.held, kind)) return fail(kind, e.name);
   }
-  if (!check_aliases(in)) return fail(GuardKind::alias, "the arguments and the state");
+  if (!check_aliases(in, state_unchanged)) return fail(GuardKind::alias, "the arguments and the state");
   for (int32_t i : gradients_) {
     const ExternalGuard& e = externals_[i];
     const at::Tensor& leaf = e.kind == External::Kind::argument ? *in.tensors[e.index] : e.held;

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <functional>
 #include <string>
 #include <unordered_set>
@@ -62,10 +63,18 @@ class Guards {
     bool offset_matters = false;
     bool requires_grad = false, leaf = false, plain = true, inference = false;
     Geometry geometry;
+  };
+  // What a tensor of the state looked like, packed for the check on every call. If it differs, the
+  // guards are asked one by one.
+  struct Snapshot {
+    c10::TensorImpl* impl;
+    const c10::StorageImpl* storage;
     c10::DispatchKeySet keys;
-
-    // All in one go; false sends the caller to the guards one by one.
-    bool same(const c10::TensorImpl& impl) const;
+    caffe2::TypeMeta dtype;
+    uint8_t rank;
+    bool requires_grad;
+    std::array<int64_t, 8> dims;  // sizes, then strides
+    bool same() const;
   };
   struct ExternalGuard {
     External::Kind kind = External::Kind::met;
@@ -81,8 +90,10 @@ class Guards {
 
   static TensorGuard guard_of(const at::Tensor& tensor);
   bool check_tensor(const TensorGuard& guard, const at::Tensor& tensor, GuardKind& kind) const;
+  static Snapshot snapshot_of(const at::Tensor& tensor, bool requires_grad);
+  bool state_is_same() const;
   bool check_settings(GuardKind& kind) const;
-  bool check_aliases(const detail::Leaves& in) const;
+  bool check_aliases(const detail::Leaves& in, bool state_unchanged) const;
 
   Settings settings_;
   std::vector<TensorGuard> arguments_;
@@ -94,6 +105,8 @@ class Guards {
   std::vector<int32_t> gradients_;                              // externals whose .grad matters
   std::vector<int32_t> state_;                                  // externals that are held
   std::unordered_set<const c10::StorageImpl*> state_storages_;  // of those, when recorded
+  std::vector<Snapshot> snapshots_;                             // of those
+  bool offsets_matter_ = false;                                 // of some tensor of the state
   bool simple_aliases_ = true;                                  // no two externals share memory
 };
 

@@ -145,7 +145,8 @@ TensorRef Recorder::refer(const at::Tensor& tensor) {
   int32_t storage = storage_number(tensor);
   if (storage < 0) storage = tape_.externals[meet(tensor)].ref.storage;
   else if (tape_.storages[storage].born < 0 && tensor.requires_grad()) recognise(tensor, storage);
-  return {storage, geometry_of(tensor), tensor.requires_grad()};
+  auto handle = handles_.find(tensor.unsafeGetTensorImpl());
+  return {storage, geometry_of(tensor), tensor.requires_grad(), handle == handles_.end() ? -1 : handle->second};
 }
 
 // Met before through `p.data()`, and now as itself: this is the one that gradients belong to.
@@ -196,7 +197,8 @@ void Recorder::note_writes(TapeOp& entry, const Stack& stack, size_t first) {
 TensorRef Recorder::note_result(const at::Tensor& tensor) {
   if (!tensor.defined() || !supported(tensor)) return {};
   int32_t storage = number_storage(tensor, static_cast<int32_t>(tape_.ops.size()));
-  return {storage, geometry_of(tensor), tensor.requires_grad()};
+  int32_t handle = handles_[tensor.unsafeGetTensorImpl()] = tape_.handles++;
+  return {storage, geometry_of(tensor), tensor.requires_grad(), handle};
 }
 
 void Recorder::meet_break(const c10::OperatorHandle& op, const OpFacts& facts, const Stack& stack, size_t first) {

@@ -30,7 +30,10 @@ class Recorder : public Listener {
   // The run is over.
   void finish() { generator_.check(tape_); }
   // A backward begins, later.
-  void resume() { generator_.remember(); }
+  void resume() {
+    generator_.remember();
+    options_.fullgraph = false;  // what libtorch's own derivatives do is not the user's fault
+  }
 
   // Tensors that the program is known to depend on, in a fixed order, before the run. Returns its
   // number among the externals.
@@ -63,6 +66,7 @@ class Recorder : public Listener {
   RecordOptions options_;
   Tape tape_;
   std::unordered_map<const c10::StorageImpl*, int32_t> storages_;
+  std::unordered_map<const c10::TensorImpl*, int32_t> handles_;
   GeneratorWatch generator_;
   bool in_backward_ = false;
 };

@@ -38,9 +38,12 @@ struct TensorRef {
   int32_t storage = -1;  // -1: undefined
   Geometry geometry;
   bool requires_grad = false;
+  // Which result of which op this object was, or -1. Two views of one memory that look alike are
+  // the same contents, but autograd knows them apart.
+  int32_t handle = -1;
 
   bool defined() const { return storage >= 0; }
-  bool operator==(const TensorRef&) const = default;
+  bool operator==(const TensorRef& o) const { return storage == o.storage && geometry == o.geometry && requires_grad == o.requires_grad; }
 };
 
 struct TensorListRef {
@@ -112,6 +115,7 @@ struct Tape {
   std::vector<External> externals;
   std::vector<BreakEvent> breaks;
   std::vector<std::string> obstacles;  // reasons why the tape cannot stand for the program
+  int32_t handles = 0;                 // how many were given out
   size_t calls = 0;                    // ops as the user made them (outer listener)
   bool has_backward = false;           // autograd ran inside
   // Autograd nodes that ran inside, and whether their saved tensors were kept.

@@ -14,9 +14,9 @@ class Executable {
  public:
   Executable(std::shared_ptr<const runtime::Interpreter> op_by_op, Runner own) : op_by_op_(std::move(op_by_op)), own_(std::move(own)) {}
 
-  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, runtime::RunMode mode, bool keep_inputs = false) const {
-    if (own_ && mode == runtime::RunMode::kernels && !keep_inputs) return own_(std::move(inputs));
-    return op_by_op_->run(std::move(inputs), mode, keep_inputs);
+  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, runtime::RunMode mode) const {
+    if (own_ && mode == runtime::RunMode::kernels) return own_(std::move(inputs));
+    return op_by_op_->run(std::move(inputs), mode);
   }
   const ir::Graph& graph() const { return op_by_op_->graph(); }
 

@@ -153,8 +153,7 @@ struct GraphNode : Node {
     at::AutoGradMode on(true);
     Tensors bound(externals.size());
     for (size_t i = 0; i < externals.size(); ++i) bound[i] = externals[i].unpack();
-    Tensors outputs =
-        variant->forward->run(bind_inputs(variant->functional.inputs, bound), runtime::RunMode::autograd, /*keep_inputs=*/true);
+    Tensors outputs = variant->rerun->run(bind_inputs(variant->functional.inputs, bound), runtime::RunMode::autograd);
     Tensors results, inputs;
     for (int32_t i : variant->recording->differentiable_results)
       results.push_back(bind_result(variant->functional.results[i], outputs, bound, variant->recording->tape()));

@@ -57,6 +57,11 @@ bool hold_backward_externals(Recording& recording) {
 }
 
 std::unique_ptr<Joint> make_joint(Recording& recording, const Options& options, Phases& phases) {
+  for (const capture::BreakEvent& event : recording.tape().breaks)
+    if (event.before_op >= recording.backward->first_op) {
+      recording.backward_obstacles.push_back(event.op + " " + event.what);
+      return nullptr;
+    }
   if (!hold_backward_externals(recording)) return nullptr;
   auto joint = std::make_unique<Joint>();
   const RecordedBackward& backward = *recording.backward;
@@ -124,8 +129,8 @@ void bump_versions(const Recording& recording, const Tensors& externals) {
     while (impl->version_counter().current_version() < target) impl->bump_version();
 }
 
-std::shared_ptr<const runtime::Interpreter> build_view(const ir::Graph& view) {
-  return std::make_shared<const runtime::Interpreter>(view, planner::plan_reuse(view), std::vector<c10::IValue>(), c10::DispatchKeySet());
+std::shared_ptr<const runtime::Interpreter> build_under_autograd(const ir::Graph& graph) {
+  return std::make_shared<const runtime::Interpreter>(graph, planner::plan_reuse(graph), std::vector<c10::IValue>(), c10::DispatchKeySet());
 }
 
 }  // namespace
@@ -154,8 +159,9 @@ std::shared_ptr<Variant> make_variant(const std::shared_ptr<Recording>& recordin
   variant->can_rerun = r.needs_grad() && !r.spent && r.autograd_obstacles.empty() && variant->functional.plain_autograd &&
                        graph.write_backs.empty() && !has_ordered_nodes(graph);
   variant->forward = phases.time(Phase::build, [&] { return build(options.backend, graph, variant->functional.resources); });
+  if (variant->can_rerun) variant->rerun = build_under_autograd(graph);
   for (const ResultBinding& result : variant->functional.results)
-    variant->views.push_back(result.view ? build_view(*result.view) : nullptr);
+    variant->views.push_back(result.view ? build_under_autograd(*result.view) : nullptr);
   if (r.needs_grad() && !r.spent && r.backward) {
     variant->joint = make_joint(r, options, phases);
     if (variant->joint) variant->guards.set_offsets(variant->joint->functional.offset_matters);

@@ -32,9 +32,10 @@ struct Variant {
   capture::Functional functional;  // of the forward alone
   std::shared_ptr<const Executable> forward;
   std::unique_ptr<Joint> joint;
-  bool autograd_runs = false;                                      // autograd over the forward graph gives the program's gradients
-  bool can_rerun = false;                                          // and the forward may run a second time for it
-  bool use_autograd = false;                                       // the `eager` backend
+  bool autograd_runs = false;  // autograd over the forward graph gives the program's gradients
+  bool can_rerun = false;      // and the forward may run a second time for it
+  bool use_autograd = false;   // the `eager` backend
+  std::shared_ptr<const runtime::Interpreter> rerun;
   std::vector<std::shared_ptr<const runtime::Interpreter>> views;  // per result: takes it from its external
   std::vector<bool> backward_reads;                                // per external: what a node must hold; empty: all
   mutable std::atomic<size_t> answered{0};

@@ -99,8 +99,8 @@ void Interpreter::push(const Argument& argument, Environment& env, torch::jit::S
   }
 }
 
-void Interpreter::run_step(const Step& step, Environment& env, torch::jit::Stack& stack, RunMode mode, bool keep_inputs) const {
-  if (step.no_op && !keep_inputs) {
+void Interpreter::run_step(const Step& step, Environment& env, torch::jit::Stack& stack, RunMode mode) const {
+  if (step.no_op) {
     env[step.results[0].ids[0]] = env[step.args[0].operands[0].id];
     if (step.args[0].operands[0].last) env[step.args[0].operands[0].id].reset();
     if (step.args[1].operands[0].last) env[step.args[1].operands[0].id].reset();
@@ -114,7 +114,7 @@ void Interpreter::run_step(const Step& step, Environment& env, torch::jit::Stack
   for (size_t i = 0; i < step.writes.size(); ++i) {
     const ir::Node::Write& write = step.writes[i];
     at::Tensor target = env[write.before];
-    if (!step.in_place[i] || keep_inputs) {
+    if (!step.in_place[i]) {
       target = bridge::copy_keeping_layout(target);
       c10::IValue& slot = stack[write.argument];
       if (slot.isTensor()) slot = target;
@@ -173,7 +173,7 @@ void Interpreter::write_back(Environment& env) const {
   for (auto& [i, source] : pending) env[graph_.write_backs[i].input].copy_(source);
 }
 
-std::vector<at::Tensor> Interpreter::run(std::vector<at::Tensor> inputs, RunMode mode, bool keep_inputs) const {
+std::vector<at::Tensor> Interpreter::run(std::vector<at::Tensor> inputs, RunMode mode) const {
   if (inputs.size() != graph_.inputs.size())
     throw InternalError("graph @" + graph_.name + " takes " + std::to_string(graph_.inputs.size()) + " inputs, got " +
                         std::to_string(inputs.size()));
@@ -188,9 +188,9 @@ std::vector<at::Tensor> Interpreter::run(std::vector<at::Tensor> inputs, RunMode
     for (const Step& step : steps_) {
       std::optional<c10::AutoGradMode> other;
       if (mode == RunMode::autograd && step.no_grad == at::GradMode::is_enabled()) other.emplace(!step.no_grad);
-      run_step(step, env, stack, mode, keep_inputs);
+      run_step(step, env, stack, mode);
     }
-    if (!keep_inputs && !graph_.write_backs.empty()) {
+    if (!graph_.write_backs.empty()) {
       std::optional<c10::AutoGradMode> off;
       if (mode == RunMode::autograd) off.emplace(false);
       write_back(env);

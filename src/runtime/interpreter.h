@@ -24,9 +24,8 @@ class Interpreter {
   // out in `kernels` mode.
   Interpreter(ir::Graph graph, ir::Reuse reuse, std::vector<c10::IValue> resources, c10::DispatchKeySet keys_off);
 
-  // One tensor per input; returns one per output. Inputs named by write lines are overwritten,
-  // unless `keep_inputs`.
-  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, RunMode mode, bool keep_inputs = false) const;
+  // One tensor per input; returns one per output. Inputs named by write lines are overwritten.
+  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, RunMode mode) const;
 
   const ir::Graph& graph() const { return graph_; }
 
@@ -56,7 +55,7 @@ class Interpreter {
 
   void build(ir::Reuse reuse);
   void push(const Argument& argument, Environment& env, torch::jit::Stack& stack, bool may_move) const;
-  void run_step(const Step& step, Environment& env, torch::jit::Stack& stack, RunMode mode, bool keep_inputs) const;
+  void run_step(const Step& step, Environment& env, torch::jit::Stack& stack, RunMode mode) const;
   void scatter(const Step& step, Environment& env) const;
   void write_back(Environment& env) const;
 

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -45,9 +46,17 @@ template <class P>
 void list_module(P module, WatchedParts& out) {
   for (auto& item : module->named_parameters()) out.tensors.emplace_back(item.key(), item.value());
   for (auto& item : module->named_buffers()) out.tensors.emplace_back(item.key(), item.value());
+  // train() and eval() of up to 64 modules in one number.
   out.numbers.emplace_back("training", [module] { return static_cast<uint64_t>(module->is_training()); });
-  for (auto& child : module->modules(/*include_self=*/false))
-    out.numbers.emplace_back("training", [child] { return static_cast<uint64_t>(child->is_training()); });
+  auto children = module->modules(/*include_self=*/false);
+  for (size_t first = 0; first < children.size(); first += 64) {
+    std::vector group(children.begin() + first, children.begin() + std::min(first + 64, children.size()));
+    out.numbers.emplace_back("training", [group] {
+      uint64_t bits = 0;
+      for (size_t i = 0; i < group.size(); ++i) bits |= static_cast<uint64_t>(group[i]->is_training()) << i;
+      return bits;
+    });
+  }
 }
 
 }  // namespace detail
