@@ -99,6 +99,17 @@ void Interpreter::push(const Argument& argument, Environment& env, torch::jit::S
   }
 }
 
+// Everywhere that the operand stands: some kernels give other bits when they read and write the
+// same memory, and in the program they did.
+void Interpreter::put_copy(const Step& step, ValueId id, const at::Tensor& copy, torch::jit::Stack& stack) const {
+  for (size_t k = 0; k < step.args.size(); ++k)
+    for (size_t i = 0; i < step.args[k].operands.size(); ++i) {
+      if (step.args[k].operands[i].id != id) continue;
+      if (step.args[k].kind == Argument::Kind::tensor) stack[k] = copy;
+      else if (step.args[k].kind == Argument::Kind::tensors) stack[k].toTensorList().set(i, copy);
+    }
+}
+
 void Interpreter::run_step(const Step& step, Environment& env, torch::jit::Stack& stack, RunMode mode) const {
   if (step.no_op) {
     env[step.results[0].ids[0]] = env[step.args[0].operands[0].id];
@@ -116,9 +127,7 @@ void Interpreter::run_step(const Step& step, Environment& env, torch::jit::Stack
     at::Tensor target = env[write.before];
     if (!step.in_place[i]) {
       target = bridge::copy_keeping_layout(target);
-      c10::IValue& slot = stack[write.argument];
-      if (slot.isTensor()) slot = target;
-      else slot.toTensorList().set(write.item, target);
+      put_copy(step, write.before, target, stack);
     }
     written.push_back(std::move(target));
   }

@@ -55,6 +55,7 @@ class Interpreter {
 
   void build(ir::Reuse reuse);
   void push(const Argument& argument, Environment& env, torch::jit::Stack& stack, bool may_move) const;
+  void put_copy(const Step& step, ir::ValueId id, const at::Tensor& copy, torch::jit::Stack& stack) const;
   void run_step(const Step& step, Environment& env, torch::jit::Stack& stack, RunMode mode) const;
   void scatter(const Step& step, Environment& env) const;
   void write_back(Environment& env) const;

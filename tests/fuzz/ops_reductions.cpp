@@ -58,7 +58,6 @@ const std::vector<Op> reduction_ops = {
     ALONG_KEEP(argmin),
     ALONG_KEEP(all),
     ALONG_KEEP(any),
-    ALONG_KEEP(median),
     ALONG_KEEP(mode),
     ALONG_KEEP(prod),
     ALONG_KEEP(logsumexp),
