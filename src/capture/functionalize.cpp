@@ -323,6 +323,7 @@ class Functionalizer {
   void view_instead(const TapeOp& op, ir::Node& node) {
     const TensorRef& ref = op.results[0].items[0];
     if (states_[ref.storage].external) offset_matters(ref.storage);
+    obstacle_for_autograd = true;  // the gradient would have other strides
     ValueId operand = std::get<ValueId>(node.args[0]);
     node.op = "aten::as_strided";
     node.args = {operand, ir::Attribute(ref.geometry.sizes_vector()), ir::Attribute(ref.geometry.strides_vector()),

@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <atomic>
 #include <unordered_map>
@@ -97,6 +98,7 @@ void Guards::close(const Tape& tape, const std::vector<at::Tensor>& held, bool t
     }
     if (e.kind == External::Kind::argument) {
       g.gradient_matters = touches_gradients && arguments_[e.index].leaf;
+      given_.push_back(e.index);
     } else if (e.kind == External::Kind::state || e.kind == External::Kind::met) {
       g.held = held[i];
       if (g.held.defined()) {
@@ -149,8 +151,11 @@ Guards::Snapshot Guards::snapshot_of(const at::Tensor& tensor, bool requires_gra
 }
 
 bool Guards::Snapshot::same() const {
+  // requires_grad() without its two calls: libtorch has one kind of autograd metadata.
+  const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(impl->autograd_meta());
+  bool grad = meta && (meta->requires_grad_ || meta->grad_fn_);
   if (impl->unsafe_storage().unsafeGetStorageImpl() != storage || impl->key_set() != keys || impl->dtype() != dtype ||
-      impl->requires_grad() != requires_grad)
+      grad != requires_grad)
     return false;
   auto sizes = impl->sizes();
   if (sizes.size() != rank) return false;
@@ -192,9 +197,8 @@ bool Guards::check_aliases(const detail::Leaves& in, bool state_unchanged) const
   };
   if (state_unchanged && simple_aliases_) {
     c10::SmallVector<const c10::StorageImpl*, 8> seen;
-    for (const ExternalGuard& e : externals_) {
-      if (e.kind != External::Kind::argument) continue;
-      const auto* storage = storage_of(*in.tensors[e.index]);
+    for (int32_t i : given_) {
+      const auto* storage = storage_of(*in.tensors[i]);
       if (state_storages_.count(storage) || std::find(seen.begin(), seen.end(), storage) != seen.end()) return false;
       seen.push_back(storage);
     }

@@ -102,6 +102,7 @@ class Guards {
   WatchedNumbers watched_;
   std::vector<uint64_t> watched_values_;
   std::vector<ExternalGuard> externals_;
+  std::vector<int32_t> given_;                                  // arguments that are defined
   std::vector<int32_t> gradients_;                              // externals whose .grad matters
   std::vector<int32_t> state_;                                  // externals that are held
   std::unordered_set<const c10::StorageImpl*> state_storages_;  // of those, when recorded

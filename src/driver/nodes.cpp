@@ -119,8 +119,16 @@ struct GraphNode : Node {
     outputs.insert(outputs.begin(), joint.functional.forward_outputs, at::Tensor());
     variable_list gradients;
     for (size_t i = joint.forward_results; i < joint.functional.results.size(); ++i)
-      gradients.push_back(bind_result(joint.functional.results[i], outputs, bound, tape));
+      gradients.push_back(
+          gradient(joint.functional.results[i], joint.gradient_requires_grad[i - joint.forward_results], outputs, bound, tape));
     return gradients;
+  }
+
+  // Some derivatives of libtorch's give an operand back as its own gradient (cummax of nothing).
+  static at::Tensor gradient(const capture::ResultBinding& binding, bool requires_grad, const Tensors& outputs, const Tensors& bound,
+                             const capture::Tape& tape) {
+    if (requires_grad && binding.kind == capture::ResultBinding::Kind::external) return bound[binding.index];
+    return bind_result(binding, outputs, bound, tape);
   }
 
   bool matches(const variable_list& tangents) const {

@@ -56,6 +56,20 @@ bool hold_backward_externals(Recording& recording) {
   return true;
 }
 
+// Run again under autograd, a write must be a write again: on a copy, or left out because nobody
+// reads it, it would not spoil what autograd saved, as it does in the program.
+bool writes_as_the_program(const Recording& recording, const ir::Graph& graph) {
+  size_t in_program = 0, in_graph = 0;
+  for (size_t i = 0; i < recording.forward.ops; ++i) in_program += !recording.recorder.tape().ops[i].writes.empty();
+  ir::Reuse reuse = planner::plan_reuse(graph);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    in_graph += !graph.nodes[i].writes.empty();
+    for (bool in_place : reuse.in_place[i])
+      if (!in_place) return false;
+  }
+  return in_program == in_graph;
+}
+
 std::unique_ptr<Joint> make_joint(Recording& recording, const Options& options, Phases& phases) {
   for (const capture::BreakEvent& event : recording.tape().breaks)
     if (event.before_op >= recording.backward->first_op) {
@@ -93,6 +107,7 @@ std::unique_ptr<Joint> make_joint(Recording& recording, const Options& options, 
     joint->backward = build(options.backend, std::move(parts.backward), joint->functional.resources);
   });
   joint->tangent_defined = backward.tangent_defined;
+  for (const capture::TensorRef& ref : backward.gradients) joint->gradient_requires_grad.push_back(ref.requires_grad);
   for (const capture::TensorRef& ref : backward.tangents) joint->tangents.push_back(ref.geometry);
   return joint;
 }
@@ -157,7 +172,7 @@ std::shared_ptr<Variant> make_variant(const std::shared_ptr<Recording>& recordin
   variant->guards.set_offsets(variant->functional.offset_matters);
   const ir::Graph& graph = variant->functional.graph;
   variant->can_rerun = r.needs_grad() && !r.spent && r.autograd_obstacles.empty() && variant->functional.plain_autograd &&
-                       graph.write_backs.empty() && !has_ordered_nodes(graph);
+                       graph.write_backs.empty() && !has_ordered_nodes(graph) && writes_as_the_program(r, graph);
   variant->forward = phases.time(Phase::build, [&] { return build(options.backend, graph, variant->functional.resources); });
   if (variant->can_rerun) variant->rerun = build_under_autograd(graph);
   for (const ResultBinding& result : variant->functional.results)

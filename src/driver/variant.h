@@ -21,6 +21,7 @@ struct Joint {
   std::vector<autodiff::BackwardInput> backward_inputs;
   std::shared_ptr<const Executable> forward, backward;
   std::vector<bool> tangent_defined;
+  std::vector<bool> gradient_requires_grad;
   std::vector<capture::Geometry> tangents;
 };
 
