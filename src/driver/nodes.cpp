@@ -99,12 +99,13 @@ struct GraphNode : Node {
     bool create = at::GradMode::is_enabled();
     if (create || !matches(tangents)) return run_again(tangents, create);
     const Joint& joint = *variant->joint;
-    const capture::Tape& tape = variant->recording->tape();
-    Tensors bound(tape.externals.size());
-    for (size_t i = 0; i < externals.size(); ++i) bound[i] = externals[i].unpack();
+    // Only what it reads: the rest may have changed since, as in eager.
+    Tensors bound(variant->externals.size());
+    for (size_t i = 0; i < externals.size(); ++i)
+      if (variant->backward_reads[i]) bound[i] = externals[i].unpack();
     size_t next = 0;
-    for (size_t i = 0; i < tape.externals.size(); ++i)
-      if (tape.externals[i].kind == capture::External::Kind::tangent) {
+    for (size_t i = 0; i < variant->externals.size(); ++i)
+      if (variant->externals[i].kind == capture::External::Kind::tangent) {
         while (!tangents[next].defined()) ++next;
         bound[i] = tangents[next++];
       } else if (!bound[i].defined() && i >= externals.size()) {
@@ -119,16 +120,14 @@ struct GraphNode : Node {
     outputs.insert(outputs.begin(), joint.functional.forward_outputs, at::Tensor());
     variable_list gradients;
     for (size_t i = joint.forward_results; i < joint.functional.results.size(); ++i)
-      gradients.push_back(
-          gradient(joint.functional.results[i], joint.gradient_requires_grad[i - joint.forward_results], outputs, bound, tape));
+      gradients.push_back(gradient(joint.functional.results[i], joint.gradient_requires_grad[i - joint.forward_results], outputs, bound));
     return gradients;
   }
 
   // Some derivatives of libtorch's give an operand back as its own gradient (cummax of nothing).
-  static at::Tensor gradient(const capture::ResultBinding& binding, bool requires_grad, const Tensors& outputs, const Tensors& bound,
-                             const capture::Tape& tape) {
+  at::Tensor gradient(const capture::ResultBinding& binding, bool requires_grad, const Tensors& outputs, const Tensors& bound) const {
     if (requires_grad && binding.kind == capture::ResultBinding::Kind::external) return bound[binding.index];
-    return bind_result(binding, outputs, bound, tape);
+    return bind_result(binding, outputs, bound, variant->externals);
   }
 
   bool matches(const variable_list& tangents) const {
@@ -164,7 +163,7 @@ struct GraphNode : Node {
     Tensors outputs = variant->rerun->run(bind_inputs(variant->functional.inputs, bound), runtime::RunMode::autograd);
     Tensors results, inputs;
     for (int32_t i : variant->recording->differentiable_results)
-      results.push_back(bind_result(variant->functional.results[i], outputs, bound, variant->recording->tape()));
+      results.push_back(bind_result(variant->functional.results[i], outputs, bound, variant->externals));
     for (int32_t i : variant->recording->differentiable_externals) inputs.push_back(bound[i]);
     Asked asked = asked_for(tangents, results);
     if (asked.outputs.empty()) return variable_list(inputs.size());
@@ -222,7 +221,7 @@ void attach_history(const std::shared_ptr<const Variant>& variant, std::vector<a
   node->set_next_edges(torch::autograd::collect_next_edges(inputs));
   node->externals.reserve(externals.size());
   for (size_t i = 0; i < externals.size(); ++i) {
-    bool needed = variant->backward_reads.empty() || variant->backward_reads[i];
+    bool needed = variant->can_rerun || (variant->joint && variant->backward_reads[i]);
     node->externals.emplace_back(needed ? externals[i] : at::Tensor(), /*is_output=*/false);
   }
   for (int32_t i : recording.differentiable_results) torch::autograd::set_history(results[i], node);

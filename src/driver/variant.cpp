@@ -130,7 +130,7 @@ void set_gradients(const Variant& variant, const Tensors& outputs, const Tensors
       continue;
     }
     const ResultBinding& binding = variant.functional.results[recording.results.size() + effect.result];
-    leaf.mutable_grad() = bind_result(binding, outputs, externals, recording.recorder.tape());
+    leaf.mutable_grad() = bind_result(binding, outputs, externals, variant.externals);
   }
 }
 
@@ -180,7 +180,7 @@ std::shared_ptr<Variant> make_variant(const std::shared_ptr<Recording>& recordin
   if (r.needs_grad() && !r.spent && r.backward) {
     variant->joint = make_joint(r, options, phases);
     if (variant->joint) variant->guards.set_offsets(variant->joint->functional.offset_matters);
-    if (variant->joint && !variant->can_rerun) variant->backward_reads = externals_read(*variant->joint, r.forward.externals);
+    if (variant->joint) variant->backward_reads = externals_read(*variant->joint, r.forward.externals);
   }
   return variant;
 }
@@ -202,7 +202,8 @@ Tensors bind_inputs(const std::vector<capture::InputBinding>& bindings, const Te
   return inputs;
 }
 
-at::Tensor bind_result(const ResultBinding& binding, const Tensors& outputs, const Tensors& externals, const capture::Tape& tape) {
+at::Tensor bind_result(const ResultBinding& binding, const Tensors& outputs, const Tensors& externals,
+                       const std::vector<External>& recorded) {
   const capture::Geometry& g = binding.geometry;
   switch (binding.kind) {
     case ResultBinding::Kind::undefined:
@@ -213,7 +214,7 @@ at::Tensor bind_result(const ResultBinding& binding, const Tensors& outputs, con
       return at::as_strided(outputs[binding.index], g.sizes, g.strides, g.offset);
     case ResultBinding::Kind::external: {
       const at::Tensor& external = externals[binding.index];
-      const capture::Geometry& was = tape.externals[binding.index].ref.geometry;
+      const capture::Geometry& was = recorded[binding.index].ref.geometry;
       if (g == was && !external.requires_grad()) return external;
       return at::as_strided(external.detach(), g.sizes, g.strides, external.storage_offset() + g.offset - was.offset);
     }
@@ -223,7 +224,6 @@ at::Tensor bind_result(const ResultBinding& binding, const Tensors& outputs, con
 
 detail::Answer run_variant(const std::shared_ptr<const Variant>& variant, const detail::Leaves& in) {
   const Recording& recording = *variant->recording;
-  const capture::Tape& tape = variant->recording->recorder.tape();
   Tensors externals = variant->guards.bind(in);
   bool grad = recording.needs_grad();
   bool joint = grad && variant->joint;
@@ -256,7 +256,7 @@ detail::Answer run_variant(const std::shared_ptr<const Variant>& variant, const 
       answer.tensors.push_back(variant->views[i]->run({externals[functional.results[i].index]}, RunMode::autograd)[0]);
     else if (info.requires_grad && functional.results[i].kind == ResultBinding::Kind::external)
       answer.tensors.push_back(externals[functional.results[i].index].alias());
-    else answer.tensors.push_back(bind_result(functional.results[i], outputs, externals, tape));
+    else answer.tensors.push_back(bind_result(functional.results[i], outputs, externals, variant->externals));
   }
   if (grad) attach_history(variant, answer.tensors, externals, std::move(saved));
   for (size_t i = 0; i < recording.results.size(); ++i)

@@ -26,9 +26,11 @@ struct Joint {
 };
 
 struct Variant {
-  explicit Variant(std::shared_ptr<Recording> r) : recording(std::move(r)), guards(recording->guards) {}
+  explicit Variant(std::shared_ptr<Recording> r)
+      : recording(std::move(r)), externals(recording->tape().externals), guards(recording->guards) {}
 
   std::shared_ptr<Recording> recording;
+  std::vector<capture::External> externals;  // a copy: a backward that is recorded later adds to the tape's
   capture::Guards guards;
   capture::Functional functional;  // of the forward alone
   std::shared_ptr<const Executable> forward;
@@ -57,6 +59,6 @@ std::vector<at::Tensor> bind_inputs(const std::vector<capture::InputBinding>& bi
 // The tensor that a result stands for.
 // (externals: a fresh handle without history).
 at::Tensor bind_result(const capture::ResultBinding& binding, const std::vector<at::Tensor>& outputs,
-                       const std::vector<at::Tensor>& externals, const capture::Tape& tape);
+                       const std::vector<at::Tensor>& externals, const std::vector<capture::External>& recorded);
 
 }  // namespace tenon::driver

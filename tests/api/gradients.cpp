@@ -4,6 +4,8 @@
 #include <tenon/inspect.h>
 #include <torch/torch.h>
 
+#include <thread>
+
 #include "support/compare.h"
 
 namespace tenon::test {
@@ -172,6 +174,35 @@ TEST_P(Gradients, AParameterChangedBeforeTheBackwardIsAnError) {
     }
     EXPECT_THROW(y.sum().backward(), std::exception) << i;
   }
+}
+
+TEST_P(Gradients, AParameterThatTheBackwardDoesNotReadMayChange) {
+  Tensor bias = torch::zeros({4}).requires_grad_();
+  expect_equal([&](Tensor x) { return torch::mm(x, w) + bias; },
+               [&](auto& f) {
+                 w.mutable_grad().reset();
+                 Tensor y = f(torch::randn({2, 3}));
+                 {
+                   torch::NoGradGuard no_grad;
+                   bias.add_(1);
+                 }
+                 y.sum().backward();
+                 return std::vector<Tensor>{w.grad().clone()};
+               });
+}
+
+TEST_P(Gradients, TwoThreadsDifferentiate) {
+  auto fast = tenon::compile([&](Tensor x) { return torch::tanh(torch::mm(x, w)); }, options());
+  std::atomic<int> wrong{0};
+  auto work = [&](int seed) {
+    Tensor x = (torch::arange(6, torch::kFloat).view({2, 3}) * seed / 10).requires_grad_();
+    Tensor expected = torch::autograd::grad({torch::tanh(torch::mm(x, w)).sum()}, {x})[0];
+    for (int i = 0; i < 200; ++i) wrong += !torch::equal(expected, torch::autograd::grad({fast(x).sum()}, {x})[0]);
+  };
+  std::thread one(work, 1), two(work, 2);
+  one.join();
+  two.join();
+  EXPECT_EQ(wrong.load(), 0);
 }
 
 TEST_P(Gradients, SecondBackwardWithoutRetainIsAnError) {
