@@ -164,15 +164,12 @@ c10::OperatorHandle find_op(const std::string& name) {
 }
 
 at::Tensor empty_of(const ir::TensorType& type) {
+  auto dtype = from_dtype(type.dtype);
+  if (type.offset == 0) return at::detail::empty_strided_cpu(type.sizes, type.strides, dtype);
   int64_t extent = type.offset + 1;
-  bool empty = false;
-  for (size_t i = 0; i < type.sizes.size(); ++i) {
-    empty |= type.sizes[i] == 0;
-    extent += (type.sizes[i] - 1) * type.strides[i];
-  }
-  at::Tensor flat = at::detail::empty_cpu({empty ? type.offset : extent}, from_dtype(type.dtype));
-  flat.unsafeGetTensorImpl()->set_sizes_and_strides(type.sizes, type.strides, type.offset);
-  return flat;
+  for (size_t i = 0; i < type.sizes.size(); ++i) extent += type.sizes[i] > 0 ? (type.sizes[i] - 1) * type.strides[i] : 0;
+  at::Tensor flat = at::detail::empty_cpu({extent}, dtype);
+  return flat.as_strided(type.sizes, type.strides, type.offset);
 }
 
 at::Tensor copy_keeping_layout(const at::Tensor& tensor) {

@@ -1,6 +1,7 @@
 #include "driver/recording.h"
 
 #include <ATen/autocast_mode.h>
+#include <ATen/ops/as_strided.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/jit/python/update_graph_executor_opt.h>
@@ -157,7 +158,8 @@ class Run {
         } else if (auto storage = e.weak_storage.lock()) {
           handle = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::CPU),
                                                             c10::scalarTypeToTypeMeta(e.ref.geometry.dtype));
-          handle.unsafeGetTensorImpl()->set_sizes_and_strides(e.ref.geometry.sizes, e.ref.geometry.strides, e.ref.geometry.offset);
+          handle.unsafeGetTensorImpl()->set_sizes_contiguous({0});
+          handle = at::as_strided(handle, e.ref.geometry.sizes, e.ref.geometry.strides, e.ref.geometry.offset);
           e.ref.requires_grad = false;
         } else if (!e.is_number()) {
           r.obstacles.push_back("a tensor that was made where the dispatcher does not see it (from_blob, another thread)");

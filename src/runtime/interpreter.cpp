@@ -99,8 +99,7 @@ void Interpreter::push(const Argument& argument, Environment& env, torch::jit::S
   }
 }
 
-// Everywhere that the operand stands: some kernels give other bits when they read and write the
-// same memory, and in the program they did.
+// Everywhere that the operand stands: in the program it was one memory too.
 void Interpreter::put_copy(const Step& step, ValueId id, const at::Tensor& copy, torch::jit::Stack& stack) const {
   for (size_t k = 0; k < step.args.size(); ++k)
     for (size_t i = 0; i < step.args[k].operands.size(); ++i) {

@@ -31,7 +31,7 @@ void differentiate(const RandomProgram& program, const MadeInputs& made, Outcome
   Tensors outputs, tangents;
   torch::manual_seed(77);
   for (const Tensor& t : out.results) {
-    if (!t.requires_grad()) continue;
+    if (!t.requires_grad() || !t.is_floating_point()) continue;
     outputs.push_back(t);
     tangents.push_back(torch::randn(t.sizes(), t.options().requires_grad(false)));
   }
