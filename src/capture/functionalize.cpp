@@ -23,6 +23,7 @@ struct StorageState {
   Geometry root_geometry;
   std::vector<Alias> aliases;  // values that hold the current contents, the root's among them
   int32_t version = 0;         // writes so far
+  bool written_live = false;   // in grad mode
   bool external = false;
   bool written = false;   // anywhere in the range
   bool unfilled = false;  // born empty and not yet filled by the program
@@ -412,6 +413,7 @@ class Functionalizer {
     const TensorRef& ref = write.ref;
     StorageState& state = states_[ref.storage];
     ++state.version;
+    state.written_live |= !op.no_grad && !op.in_backward;
     if (write.argument == op.overwrites || op.op.schema().arguments()[write.argument].is_out()) fill(state, ref.geometry);
     if (ref.geometry == state.root_geometry) {
       state.root = after;
@@ -483,7 +485,10 @@ class Functionalizer {
     view->name = "view";
     view->values = out_.graph.values;
     ValueId value = read(ref);
-    if (out_.graph.values[value].alias_of == kNoValue && ref.geometry == e.ref.geometry) return nullptr;
+    if (out_.graph.values[value].alias_of == kNoValue && ref.geometry == e.ref.geometry) {
+      if (states_[ref.storage].written_live) obstacle("it returns a tensor that it was given and wrote to under autograd");
+      return nullptr;
+    }
     view->outputs = {value};
     while (out_.graph.values[value].alias_of != kNoValue) {
       for (const ir::Node& node : out_.graph.nodes)
