@@ -255,6 +255,8 @@ class Run {
       const ResultInfo& info = r.results[i];
       if (!info.requires_grad || !info.ref.defined() || info.same_as_result >= 0) continue;
       if (r.tape().storages[info.ref.storage].born < 0) continue;  // a view of something given: made again by itself
+      if (!tensors[i]->is_floating_point() && !tensors[i]->is_complex())
+        r.obstacles.push_back("it returns integers that require grad (libtorch lets an in-place comparison do that)");
       if (tensors[i]->is_leaf()) r.obstacles.push_back("it returns a leaf of autograd that it made");
       if (tensors[i]->retains_grad()) r.obstacles.push_back("it returns a tensor with retain_grad()");
       for (size_t k = 0; k < tensors.size(); ++k)
