@@ -448,11 +448,12 @@ class Functionalizer {
 
   void bind_results(const std::vector<TensorRef>& refs, size_t begin, size_t end) {
     group_ = out_.graph.outputs.size();
-    for (size_t i = begin; i < end; ++i) out_.results.push_back(bind_result(refs[i], refs, begin, end));
+    for (size_t i = begin; i < end; ++i) out_.results.push_back(bind_result(i, refs, begin, end));
     if (begin == 0) out_.forward_outputs = out_.graph.outputs.size();
   }
 
-  ResultBinding bind_result(const TensorRef& ref, const std::vector<TensorRef>& all, size_t begin, size_t end) {
+  ResultBinding bind_result(size_t index, const std::vector<TensorRef>& all, size_t begin, size_t end) {
+    const TensorRef& ref = all[index];
     ResultBinding binding;
     if (!ref.defined()) return binding;
     StorageState& state = states_[ref.storage];
@@ -464,12 +465,17 @@ class Functionalizer {
       return binding;
     }
     check_filled(ref);
-    bool shared = std::any_of(all.begin(), all.end(),
-                              [&](const TensorRef& other) { return other.storage == ref.storage && !(other.geometry == ref.geometry); });
+    // Results on one memory are all taken from its root, the first of that shape as it is.
+    bool shared = false, first = true;
+    for (size_t i = begin; i < end; ++i) {
+      if (i == index || all[i].storage != ref.storage) continue;
+      shared = true;
+      if (i < index && all[i].geometry == state.root_geometry) first = false;
+    }
     if (shared && ref.geometry.dtype != state.root_geometry.dtype) obstacle("it returns one memory as two element types");
     ValueId value = shared ? state.root : read(ref);
     if (ref.requires_grad) out_.graph.values[value].requires_grad = true;
-    bool is_part = shared && !(ref.geometry == state.root_geometry);
+    bool is_part = shared && !(first && ref.geometry == state.root_geometry);
     binding.kind = is_part ? ResultBinding::Kind::view_of_output : ResultBinding::Kind::output;
     binding.index = output(value);
     return binding;
