@@ -492,7 +492,10 @@ class Functionalizer {
     view->values = out_.graph.values;
     ValueId value = read(ref);
     if (out_.graph.values[value].alias_of == kNoValue && ref.geometry == e.ref.geometry) {
-      if (states_[ref.storage].written_live) obstacle("it returns a tensor that it was given and wrote to under autograd");
+      bool is_input =
+          std::any_of(out_.graph.inputs.begin(), out_.graph.inputs.end(), [&](const ir::Input& in) { return in.value == value; });
+      if (states_[ref.storage].written_live || (!is_input && ref.handle >= 0))
+        obstacle("it returns a tensor that it was given, wrote to, and that requires grad");
       return nullptr;
     }
     view->outputs = {value};
@@ -543,9 +546,23 @@ class Functionalizer {
     return out;
   }
 
+  // Whatever a live op makes of something that requires grad may require grad too, whether or not
+  // the program used it so.
+  void spread_requires_grad() {
+    ir::Graph& g = out_.graph;
+    for (size_t i = 0; i < std::min(g.nodes.size(), g.backward_start); ++i) {
+      const ir::Node& node = g.nodes[i];
+      bool grad = false;
+      ir::for_each_operand(node, [&](ValueId id) { grad |= g.values[id].requires_grad; });
+      if (grad && !node.no_grad && node.op != "aten::detach")
+        ir::for_each_definition(node, [&](ValueId id) { g.values[id].requires_grad |= g.values[id].type.dtype <= ir::DType::bf16; });
+    }
+  }
+
   // A value that requires grad, read as one that does not (`x.data()`): autograd must not see it.
   void detach_plain_uses() {
     if (plain_uses_.empty()) return;
+    spread_requires_grad();
     std::vector<size_t> node_of(range_.end, 0);
     for (auto [op, node] : node_of_op_) node_of[op] = node;
     std::vector<std::vector<ir::Node>> before(out_.graph.nodes.size());

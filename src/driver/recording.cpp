@@ -88,7 +88,13 @@ class Run {
     note_results(outcome.tensors);
     hold_externals();
     note_changes();
-    note_autograd(outcome.tensors);
+    try {
+      note_autograd(outcome.tensors);
+    } catch (const c10::Error&) {
+      // A view from split() whose base was overwritten: asking for its history is an error in libtorch.
+      r.obstacles.push_back("it returns a view whose history libtorch refuses to tell");
+      r.differentiable_results.clear();
+    }
     r.forward = {r.tape().ops.size(), r.tape().externals.size()};
     for (size_t i = 0; i < r.tape().externals.size(); ++i) {
       at::Tensor tensor = tensor_of(i);
