@@ -63,7 +63,6 @@ struct Recording {
   bool inference = false;       // results were made in inference mode inside
   capture::TapeExtent forward;  // what of the tape is the run itself; the rest is its backward
   size_t mismatches = 0;        // recordings since that did not agree
-  std::string last_difference;
 
   std::mutex backward_mutex;
   std::optional<RecordedBackward> backward;

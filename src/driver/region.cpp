@@ -93,15 +93,19 @@ Region::Past Region::look_back(const Leaves& in) const {
 }
 
 void Region::record(const Leaves& given, const std::function<Outcome()>& body) {
+  if (kind_ == driver::BackendKind::none || capture::current_listener()) {
+    body();
+    return;
+  }
   // The program may move its arguments away; these handles stay.
   std::vector<at::Tensor> handles;
   Leaves in = given;
   handles.reserve(in.tensors.size());
   for (const at::Tensor*& tensor : in.tensors) tensor = &handles.emplace_back(*tensor);
-  bool plain = kind_ == driver::BackendKind::none || capture::current_listener();
+  bool plain = false;
   Past past;
   driver::Known known;
-  if (!plain) {
+  {
     std::lock_guard lock(mutex_);
     ++counts_.calls;
     past = look_back(in);
@@ -145,11 +149,11 @@ void Region::learn(const Past& past, std::shared_ptr<driver::Recording> recordin
   if (earlier) std::erase(candidates_, earlier);
   bool agrees = false;
   if (earlier && recording->obstacles.empty() && earlier->obstacles.empty()) {
-    recording->last_difference = capture::first_difference(earlier->tape(), earlier->forward, recording->tape(), recording->forward);
-    agrees = recording->last_difference.empty();
+    std::string difference = capture::first_difference(earlier->tape(), earlier->forward, recording->tape(), recording->forward);
+    agrees = difference.empty();
     if (!agrees) {
       recording->mismatches = earlier->mismatches;
-      counts_.recompiles.push_back({"replay", recording->last_difference});
+      counts_.recompiles.push_back({"replay", difference});
     }
   } else if (earlier) {
     recording->mismatches = earlier->mismatches;
