@@ -70,6 +70,23 @@ bool writes_as_the_program(const Recording& recording, const ir::Graph& graph) {
   return in_program == in_graph;
 }
 
+// `_unsafe_view` shares memory without telling autograd: what is written through one of the two
+// has no history in the other.
+bool writes_where_autograd_is_blind(const Recording& recording) {
+  const capture::Tape& tape = recording.recorder.tape();
+  std::vector<bool> blind(tape.storages.size(), false);
+  for (size_t i = 0; i < recording.forward.ops; ++i) {
+    const capture::TapeOp& op = tape.ops[i];
+    for (size_t k = 0; k < op.results.size(); ++k)
+      for (const capture::TensorRef& ref : op.results[k].items)
+        if (ref.defined() && !op.op.schema().returns()[k].alias_info() && tape.storages[ref.storage].born < static_cast<int32_t>(i))
+          blind[ref.storage] = true;
+    for (const capture::TapeWrite& write : op.writes)
+      if (blind[write.ref.storage]) return true;
+  }
+  return false;
+}
+
 std::unique_ptr<Joint> make_joint(Recording& recording, const Options& options, Phases& phases) {
   for (const capture::BreakEvent& event : recording.tape().breaks)
     if (event.before_op >= recording.backward->first_op) {
@@ -172,7 +189,8 @@ std::shared_ptr<Variant> make_variant(const std::shared_ptr<Recording>& recordin
   variant->guards.set_offsets(variant->functional.offset_matters);
   const ir::Graph& graph = variant->functional.graph;
   variant->can_rerun = r.needs_grad() && !r.spent && r.autograd_obstacles.empty() && variant->functional.plain_autograd &&
-                       graph.write_backs.empty() && !has_ordered_nodes(graph) && writes_as_the_program(r, graph);
+                       graph.write_backs.empty() && !has_ordered_nodes(graph) && writes_as_the_program(r, graph) &&
+                       !writes_where_autograd_is_blind(r);
   variant->forward = phases.time(Phase::build, [&] { return build(options.backend, graph, variant->functional.resources); });
   if (variant->can_rerun) variant->rerun = build_under_autograd(graph);
   for (const ResultBinding& result : variant->functional.results)
