@@ -26,15 +26,16 @@ namespace tenon {
 
 // When a recorded graph may answer for the program.
 enum class Trust {
-  confirmed,  // after two recordings that agree in every op, number and tensor
-  pure,       // after one: the caller declares that the function depends only on its arguments and
-              // on the state that it is given to watch
+  checked,  // the program's own C++ runs on every call and is compared with what was recorded; ops
+            // that agree wait for the graph
+  pure,     // once two recordings agree the program is not run again: the caller declares that it
+            // depends only on its arguments and on the state that it is given to watch
 };
 
 struct Options {
   std::string backend = "aot_eager";  // none, eager, aot_eager, or one from register_backend
   bool fullgraph = false;             // a graph break is an error
-  Trust trust = Trust::confirmed;
+  Trust trust = Trust::checked;
   std::string name = "function";  // in explain and in messages
   std::vector<Watched> watch;     // modules, tensors and numbers that a callable depends on
 };
@@ -132,7 +133,8 @@ auto compile(T target, Options options = {}) {
 
 // A backend of one's own: takes a graph as text and a function that runs it op by op; gives back a
 // function from the graph's inputs to its outputs. Inputs that the graph's `write` lines name are
-// to be overwritten, as the op-by-op function does.
+// to be overwritten, as the op-by-op function does. What the graph lists as `scalar` comes after the
+// inputs, as 0-d tensors of doubles.
 using Runner = std::function<std::vector<at::Tensor>(std::vector<at::Tensor>)>;
 using Backend = std::function<Runner(const std::string& graph, Runner op_by_op)>;
 void register_backend(const std::string& name, Backend backend);

@@ -28,7 +28,8 @@ struct Explanation {
 
   std::string name, backend;
   size_t calls = 0;        // of the compiled function
-  size_t answered = 0;     // by a graph
+  size_t answered = 0;     // by graphs alone
+  size_t replayed = 0;     // by the program, all of it known, but not all of it in graphs yet
   size_t recorded = 0;     // by the program itself while it was recorded
   size_t plain = 0;        // by the program itself, nothing recorded
   size_t program_ops = 0;  // of the last recording, as the program made them

@@ -91,8 +91,9 @@ ir::NumberTensor number_of(const at::Tensor& tensor, bool plain) {
 at::Tensor make_number(const ir::NumberTensor& number) {
   auto type = from_dtype(number.dtype);
   at::Tensor tensor = std::visit(
-      [&](auto n) {
+      [&](auto n) -> at::Tensor {
         if constexpr (std::is_same_v<decltype(n), std::complex<double>>) return filled(type, c10::complex<double>(n.real(), n.imag()));
+        else if constexpr (std::is_same_v<decltype(n), ir::Scalar>) throw InternalError("a scalar without its value");
         else return filled(type, n);
       },
       number.number);
@@ -139,6 +140,7 @@ c10::IValue from_attribute(const ir::Attribute& attribute, const c10::Type& type
     c10::IValue operator()(const std::string& text) const { return text; }
     c10::IValue operator()(const ir::Device& device) const { return c10::Device(device.name); }
     c10::IValue operator()(const ir::Resource& r) const { return resources.at(r.index); }
+    c10::IValue operator()(const ir::Scalar&) const { throw InternalError("a scalar without its value"); }
     c10::IValue operator()(const std::vector<int64_t>& list) const {
       if (list.empty() && type.str().find("Tensor") != std::string::npos) return c10::List<at::Tensor>();
       return list;

@@ -62,9 +62,14 @@ class Functionalizer {
       if (tape.externals[i].ref.defined()) externals_on_[tape.externals[i].ref.storage].push_back(static_cast<int32_t>(i));
     handles_.resize(tape.handles);
     states_.resize(tape.storages.size());
-    for (size_t s = 0; s < states_.size(); ++s) states_[s].external = tape.storages[s].born < static_cast<int32_t>(range_.begin);
-    for (size_t i = range_.begin; i < range_.end; ++i)
+    for (size_t s = 0; s < states_.size(); ++s) {
+      int32_t born = tape.storages[s].born;
+      states_[s].external = born < static_cast<int32_t>(range_.begin) || (range_.by_storage && tape.ops[born].immediate);
+    }
+    for (size_t i = range_.begin; i < range_.end; ++i) {
+      if (left_out(i)) continue;
       for (const TapeWrite& write : tape.ops[i].writes) states_[write.ref.storage].written = true;
+    }
   }
 
   Functional run(const Results& results) {
@@ -72,7 +77,7 @@ class Functionalizer {
     bool joint = range_.backward_start != SIZE_MAX;
     for (size_t i = range_.begin; i < range_.end; ++i) {
       if (i == range_.backward_start) start_backward(results.refs, forward);
-      emit(i);
+      if (!left_out(i)) emit(i);
     }
     if (joint && range_.backward_start >= range_.end) start_backward(results.refs, forward);
     if (!joint) bind_results(results.refs, 0, forward);
@@ -86,6 +91,8 @@ class Functionalizer {
   void obstacle(std::string text) {
     if (std::find(out_.obstacles.begin(), out_.obstacles.end(), text) == out_.obstacles.end()) out_.obstacles.push_back(std::move(text));
   }
+
+  bool left_out(size_t op) const { return range_.by_storage && tape_.ops[op].immediate; }
 
   // ---- storages ----
 
@@ -111,7 +118,7 @@ class Functionalizer {
 
   ValueId input_for_external(int32_t index) {
     const External& e = tape_.externals[index];
-    return add_input(e.ref.geometry, {index}, role_of(e.kind), e.name, e.ref.requires_grad);
+    return add_input(e.ref.geometry, {.external = index, .storage = e.ref.storage}, role_of(e.kind), e.name, e.ref.requires_grad);
   }
 
   // The external with this place and shape, or -1. Of `x` and `x.detach()` it is the one with a history.
@@ -128,9 +135,9 @@ class Functionalizer {
   void open_external(int32_t storage, const Geometry& wanted) {
     StorageState& state = states_[storage];
     const std::vector<int32_t>& on_storage = externals_on_[storage];
-    if (on_storage.empty()) {  // left by an earlier part of the program
-      state.root_geometry = wanted;
-      state.root = add_input(wanted, {.carried = storage}, ir::InputRole::state, "carried" + std::to_string(storage), false);
+    if (range_.by_storage) {
+      state.root_geometry = state.written ? covering_geometry(storage, wanted) : wanted;
+      state.root = input_on(storage, state.root_geometry, !(state.root_geometry == wanted));
     } else {
       int32_t first = state.written ? -1 : external_at(storage, wanted);
       if (first < 0) first = external_at(storage, tape_.externals[on_storage.front()].ref.geometry);
@@ -147,6 +154,40 @@ class Functionalizer {
     state.aliases.push_back({state.root_geometry, state.root});
   }
 
+  ValueId input_on(int32_t storage, const Geometry& geometry, bool whole) {
+    const std::vector<int32_t>& known = externals_on_[storage];
+    std::string name = known.empty() ? "made earlier " + std::to_string(storage) : tape_.externals[known.front()].name;
+    ir::InputRole role = known.empty() ? ir::InputRole::state : role_of(tape_.externals[known.front()].kind);
+    return add_input(geometry, {.whole_storage = whole, .storage = storage}, role, name, false);
+  }
+
+  // One geometry from which all others on this memory can be taken.
+  Geometry covering_geometry(int32_t storage, const Geometry& wanted) {
+    bool one = !ir::may_overlap_itself(to_type(wanted));
+    auto bytes = static_cast<int64_t>(tape_.storages[storage].bytes);
+    std::optional<Geometry> dense;
+    auto look = [&](const TensorRef& ref) {
+      if (ref.storage != storage) return;
+      one &= ref.geometry == wanted;
+      const Geometry& g = ref.geometry;
+      bool all = g.offset == 0 && numel(g) * static_cast<int64_t>(c10::elementSize(g.dtype)) == bytes;
+      if (all && g.strides_vector() == ir::contiguous_strides(g.sizes_vector())) dense = g;
+    };
+    for (size_t i = range_.begin; i < range_.end; ++i)
+      if (!left_out(i)) for_each_ref(tape_.ops[i], look);
+    if (one) return wanted;
+    if (dense) return *dense;
+    return flat_geometry(storage, wanted.dtype);
+  }
+
+  Geometry flat_geometry(int32_t storage, at::ScalarType dtype) const {
+    Geometry flat;
+    flat.dtype = dtype;
+    flat.sizes.push_back(static_cast<int64_t>(tape_.storages[storage].bytes / c10::elementSize(dtype)));
+    flat.strides.push_back(1);
+    return flat;
+  }
+
   void open_whole_storage(int32_t storage, const std::vector<int32_t>& on_storage) {
     StorageState& state = states_[storage];
     at::ScalarType dtype = tape_.externals[on_storage.front()].ref.geometry.dtype;
@@ -154,13 +195,9 @@ class Functionalizer {
       out_.offset_matters[i] = true;
       if (tape_.externals[i].ref.geometry.dtype != dtype) obstacle("tensors of different element types share memory that is written");
     }
-    Geometry flat;
-    flat.dtype = dtype;
-    flat.sizes.push_back(static_cast<int64_t>(tape_.storages[storage].bytes / c10::elementSize(dtype)));
-    flat.strides.push_back(1);
-    state.root_geometry = flat;
-    state.root =
-        add_input(flat, {on_storage.front(), true}, ir::InputRole::state, "storage of " + tape_.externals[on_storage.front()].name, false);
+    state.root_geometry = flat_geometry(storage, dtype);
+    state.root = add_input(state.root_geometry, {on_storage.front(), true, storage}, ir::InputRole::state,
+                           "storage of " + tape_.externals[on_storage.front()].name, false);
   }
 
   void offset_matters(int32_t storage) {
@@ -181,6 +218,10 @@ class Functionalizer {
       if (!state.external) obstacle("memory that no op of the program made");
       open_external(ref.storage, ref.geometry);
       return read(ref);
+    }
+    if (!state.written && range_.by_storage && state.external) {
+      state.aliases.push_back({ref.geometry, input_on(ref.storage, ref.geometry, /*whole=*/false)});
+      return state.aliases.back().value;
     }
     if (!state.written && state.external)
       if (int32_t i = external_at(ref.storage, ref.geometry); i >= 0) {
@@ -255,6 +296,7 @@ class Functionalizer {
 
   ir::Argument argument(const TapeOp& op, size_t index, size_t node_index) {
     const TapeArgument& arg = op.args[index];
+    if (range_.by_storage && free_scalar(op, arg)) return scalar(op, index);
     bool live = !op.no_grad && !op.in_backward;
     auto operand = [&](const TensorRef& ref, size_t item) -> ValueId {
       if (!ref.defined()) return kNoValue;
@@ -277,6 +319,20 @@ class Functionalizer {
     auto attribute = bridge::to_attribute(std::get<c10::IValue>(arg), out_.resources);
     if (!attribute) obstacle("an argument of " + op_name(op.op) + " without a text form");
     return attribute.value_or(ir::Attribute(ir::None{}));
+  }
+
+  // A number that each call may bring anew.
+  ir::Argument scalar(const TapeOp& op, size_t index) {
+    size_t number = op.before.scalars;
+    for (size_t i = 0; i < index; ++i) number += free_scalar(op, op.args[i]).has_value();
+    ir::Scalar scalar{static_cast<int32_t>(out_.scalars.size())};
+    out_.scalars.push_back(static_cast<int32_t>(number));
+    out_.graph.scalars.push_back(tape_.scalars[number]);
+    const auto* tensor = std::get_if<ir::NumberTensor>(&op.args[index]);
+    if (!tensor) return ir::Attribute(scalar);
+    ir::NumberTensor held = *tensor;
+    held.number = scalar;
+    return ir::Attribute(held);
   }
 
   // The operand that lies on this storage.
@@ -538,9 +594,8 @@ class Functionalizer {
       const StorageState& state = states_[s];
       if (!state.external || !state.written || state.root == kNoValue) continue;
       for (size_t i = 0; i < out_.graph.inputs.size(); ++i) {
-        int32_t e = out_.inputs[i].external;
-        bool same = e >= 0 ? tape_.externals[e].ref.storage == static_cast<int32_t>(s) : out_.inputs[i].carried == static_cast<int32_t>(s);
-        if (same && out_.graph.inputs[i].value != state.root) out.push_back({out_.graph.inputs[i].value, state.root});
+        if (out_.inputs[i].storage == static_cast<int32_t>(s) && out_.graph.inputs[i].value != state.root)
+          out.push_back({out_.graph.inputs[i].value, state.root});
       }
     }
     return out;

@@ -21,7 +21,7 @@ namespace tenon::capture {
 struct InputBinding {
   int32_t external = -1;       // this external, or
   bool whole_storage = false;  // its storage as one flat tensor: several externals share it and it is written
-  int32_t carried = -1;        // a storage from an earlier part of the program (only for parts of a tape)
+  int32_t storage = -1;        // its storage; for a part of a tape (by_storage) that alone counts
 };
 
 // Where a tensor that the program leaves behind comes from.
@@ -39,6 +39,7 @@ struct Functional {
   std::vector<ResultBinding> results;  // one per requested result
   size_t forward_outputs = 0;          // graph outputs that belong to the forward
   std::vector<c10::IValue> resources;  // generators
+  std::vector<int32_t> scalars;        // per scalar of the graph its number on the tape (by_storage)
   std::vector<bool> offset_matters;    // per external: its storage offset is part of the graph
   std::vector<std::string> obstacles;
   bool plain_autograd = true;  // the graph run under autograd gives the program's gradients
@@ -48,6 +49,8 @@ struct TapeRange {
   size_t begin = 0;
   size_t end = SIZE_MAX;
   size_t backward_start = SIZE_MAX;
+  // A part of a replayed tape: ops that run at once are left out, inputs are memory by number.
+  bool by_storage = false;
 };
 
 // What the program leaves behind; in a joint graph the first `forward` belong to the forward.

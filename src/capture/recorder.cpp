@@ -22,6 +22,7 @@ struct OpFacts {
   bool dynamic_shape = false;  // the result's shape may depend on the data
   bool host_result = false;    // returns something that is not a tensor
   bool no_result = false;
+  bool foreign = false;      // neither ATen's nor ours, and does not say that compilers may move it
   std::vector<bool> writes;  // per argument
 };
 
@@ -42,6 +43,8 @@ OpFacts look_up(const c10::OperatorHandle& op) {
   facts.random = op.hasTag(at::Tag::nondeterministic_seeded);
   facts.dynamic_shape = op.hasTag(at::Tag::dynamic_output_shape);
   facts.no_result = schema.returns().empty();
+  bool ours = facts.name.rfind("aten::", 0) == 0 || facts.name.rfind("tenon::", 0) == 0 || facts.name.rfind("prim", 0) == 0;
+  facts.foreign = !ours && !op.hasTag(at::Tag::pt2_compliant_tag);
   bool views_in_place = op.hasTag(at::Tag::inplace_view);  // changes sizes and strides, not contents
   for (const auto& result : schema.returns()) facts.host_result |= !is_tensor_type(*result.type());
   for (const auto& argument : schema.arguments()) {
@@ -135,9 +138,15 @@ int32_t Recorder::meet(const at::Tensor& tensor) {
     if (leaf.is_leaf() && leaf.grad().defined() && leaf.grad().is_alias_of(tensor) && leaf.grad().layout() == at::kStrided)
       return add_external(External::Kind::gradient, static_cast<int32_t>(i), e.name + ".grad", leaf.grad());
   }
+  auto named = names_.find(tensor.unsafeGetTensorImpl());
+  if (named != names_.end()) return add_external(named->second.kind, named->second.index, named->second.text, tensor);
   int32_t number = add_external(External::Kind::met, 0, "met" + std::to_string(tape_.externals.size()), tensor);
   if (tensor.dim() == 0 && tensor.storage().allocator()) tape_.externals[number].number = bridge::number_of(tensor, /*plain=*/true);
   return number;
+}
+
+void Recorder::name(const at::Tensor& tensor, External::Kind kind, int32_t index, std::string text) {
+  if (tensor.defined()) names_.emplace(tensor.unsafeGetTensorImpl(), Name{kind, index, std::move(text)});
 }
 
 TensorRef Recorder::refer(const at::Tensor& tensor) {
@@ -176,6 +185,15 @@ TapeArgument Recorder::note_argument(const c10::IValue& value) {
   return value;
 }
 
+void Recorder::note_scalars(TapeOp& entry) {
+  for (const TapeArgument& arg : entry.args) {
+    if (const auto* ref = std::get_if<TensorRef>(&arg)) entry.free_scalars |= ref->defined();
+    else if (const auto* list = std::get_if<TensorListRef>(&arg)) entry.free_scalars |= !list->items.empty();
+  }
+  for (const TapeArgument& arg : entry.args)
+    if (auto scalar = free_scalar(entry, arg)) tape_.scalars.push_back(*scalar);
+}
+
 void Recorder::note_writes(TapeOp& entry, const Stack& stack, size_t first) {
   const OpFacts& facts = facts_of(entry.op);
   auto add = [&](size_t i) {
@@ -201,10 +219,10 @@ TensorRef Recorder::note_result(const at::Tensor& tensor) {
   return {storage, geometry_of(tensor), tensor.requires_grad(), handle};
 }
 
-void Recorder::meet_break(const c10::OperatorHandle& op, const OpFacts& facts, const Stack& stack, size_t first) {
+bool Recorder::meet_break(const c10::OperatorHandle& op, const OpFacts& facts, const Stack& stack, size_t first) {
   bool is_break = facts.host_result || (facts.row && facts.row->breaks) || facts.dynamic_shape;
   if (facts.name == "aten::index.Tensor") is_break = has_mask(stack, first, op.schema().arguments().size());
-  if (!is_break) return;
+  if (!is_break) return false;
   BreakEvent event;
   event.op = facts.name;
   event.what = "needs the value of a tensor on the host";
@@ -219,6 +237,20 @@ void Recorder::meet_break(const c10::OperatorHandle& op, const OpFacts& facts, c
     throw UserError(ErrorCode::fullgraph, event.op + " " + event.what + " at " + user_line(event.frames) + "; " + event.instead +
                                               ", or compile without fullgraph to split here");
   tape_.breaks.push_back(std::move(event));
+  return true;
+}
+
+// In a replay, where other ops wait.
+bool Recorder::must_run_at_once(const TapeOp& entry, const OpFacts& facts, bool is_break, size_t obstacles_before) const {
+  if (is_break || facts.random || facts.no_result || facts.foreign || entry.births) return true;
+  if (entry.op.hasTag(at::Tag::inplace_view) || facts.name == "aten::_lazy_clone") return true;
+  if (tape_.obstacles.size() != obstacles_before) return true;  // tensors that are not plain ones
+  for (const TapeResult& result : entry.results)
+    for (size_t i = 0; i < result.items.size(); ++i)
+      if (result.items[i].defined() && tape_.storages[result.items[i].storage].born < static_cast<int32_t>(tape_.ops.size()) &&
+          result.origins[i].argument < 0)
+        return true;  // memory that is neither new nor an operand's
+  return false;
 }
 
 void Recorder::on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
@@ -226,21 +258,58 @@ void Recorder::on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, 
   outer_run(op, keys, stack);
 }
 
+// The operand on the result's memory; the operand itself if it is the same object.
+static Origin origin_of(const at::Tensor& result, const TapeOp& entry, const std::vector<const c10::TensorImpl*>& operands,
+                        int32_t storage) {
+  Origin found;
+  size_t next = 0;
+  auto consider = [&](const TensorRef& ref, size_t argument, size_t item) {
+    const c10::TensorImpl* operand = operands[next++];
+    if (!ref.defined() || ref.storage != storage || found.same) return;
+    if (operand == result.unsafeGetTensorImpl()) found = {static_cast<int32_t>(argument), static_cast<int32_t>(item), true};
+    else if (found.argument < 0) found = {static_cast<int32_t>(argument), static_cast<int32_t>(item), false};
+  };
+  for (size_t i = 0; i < entry.args.size(); ++i) {
+    if (const auto* ref = std::get_if<TensorRef>(&entry.args[i])) consider(*ref, i, 0);
+    else if (const auto* list = std::get_if<TensorListRef>(&entry.args[i]))
+      for (size_t k = 0; k < list->items.size(); ++k) consider(list->items[k], i, k);
+  }
+  return found;
+}
+
+// In the order in which origin_of goes through the operands.
+static std::vector<const c10::TensorImpl*> operand_objects(const TapeOp& entry, const Stack& stack, size_t first) {
+  std::vector<const c10::TensorImpl*> out;
+  for (size_t i = 0; i < entry.args.size(); ++i) {
+    if (std::holds_alternative<TensorRef>(entry.args[i])) {
+      out.push_back(stack[first + i].toTensor().unsafeGetTensorImpl());
+    } else if (std::holds_alternative<TensorListRef>(entry.args[i])) {
+      for (const c10::IValue& item : stack[first + i].toListRef())
+        out.push_back(item.isTensor() ? item.toTensor().unsafeGetTensorImpl() : nullptr);
+    }
+  }
+  return out;
+}
+
 void Recorder::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const OpFacts& facts = facts_of(op);
   if (facts.composite) return inner_decompose(op, keys, stack);
   size_t count = op.schema().arguments().size(), first = stack->size() - count;
-  meet_break(op, facts, *stack, first);
+  bool is_break = meet_break(op, facts, *stack, first);
+  size_t obstacles_before = tape_.obstacles.size();
   auto node = torch::autograd::get_current_node();
   in_backward_ = static_cast<bool>(node);
   if (facts.random) generator_.check(tape_);
 
   TapeOp entry{op};
+  entry.before = {tape_.storages.size(), tape_.externals.size(), tape_.scalars.size()};
   entry.args.reserve(count);
   for (size_t i = 0; i < count; ++i) entry.args.push_back(note_argument((*stack)[first + i]));
+  note_scalars(entry);
   note_writes(entry, *stack, first);
   entry.may_throw = facts.row && facts.row->may_throw;
   entry.births = facts.row && facts.row->birth;
+  entry.absolute_offset = facts.name.rfind("aten::as_strided", 0) == 0;
   if (facts.row) entry.overwrites = facts.row->overwrites;
   entry.no_grad = !at::GradMode::is_enabled();
   if (node) {
@@ -249,6 +318,7 @@ void Recorder::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, St
     tape_.nodes_run[node.get()] = torch::autograd::get_current_graph_task_keep_graph();
   }
   entry.ordered = facts.random || facts.no_result;
+  std::vector<const c10::TensorImpl*> operands = operand_objects(entry, *stack, first);
 
   inner_run(op, keys, stack);
   if (facts.random) generator_.remember();
@@ -257,16 +327,22 @@ void Recorder::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, St
   for (size_t i = stack->size() - returns; i < stack->size(); ++i) {
     const c10::IValue& value = (*stack)[i];
     TapeResult result;
+    auto note = [&](const at::Tensor& tensor) {
+      TensorRef ref = note_result(tensor);
+      result.origins.push_back(ref.defined() ? origin_of(tensor, entry, operands, ref.storage) : Origin{});
+      result.items.push_back(std::move(ref));
+    };
     if (value.isTensorList()) {
       result.is_list = true;
-      for (const c10::IValue& item : value.toListRef()) result.items.push_back(note_result(item.toTensor()));
+      for (const c10::IValue& item : value.toListRef()) note(item.toTensor());
     } else if (value.isTensor()) {
-      result.items.push_back(note_result(value.toTensor()));
+      note(value.toTensor());
     } else {
-      result.items.push_back({});
+      note(at::Tensor());
     }
     entry.results.push_back(std::move(result));
   }
+  entry.immediate = must_run_at_once(entry, facts, is_break, obstacles_before);
   tape_.ops.push_back(std::move(entry));
 }
 

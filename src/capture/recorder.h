@@ -10,6 +10,7 @@ namespace tenon::capture {
 
 struct RecordOptions {
   bool fullgraph = false;  // a break throws UserError(fullgraph) instead of being noted
+  bool may_record = true;  // else a replay that leaves the known streams goes on unrecorded
 };
 
 // The default generator between random ops: only they may move it.
@@ -26,6 +27,9 @@ class GeneratorWatch {
 class Recorder : public Listener {
  public:
   explicit Recorder(RecordOptions options) : options_(options) {}
+  // Goes on where a tape ends; `storages` are the live ones and their numbers.
+  Recorder(RecordOptions options, Tape tape, std::unordered_map<const c10::StorageImpl*, int32_t> storages)
+      : options_(options), tape_(std::move(tape)), storages_(std::move(storages)) {}
 
   // The run is over.
   void finish() { generator_.check(tape_); }
@@ -38,6 +42,8 @@ class Recorder : public Listener {
   // Tensors that the program is known to depend on, in a fixed order, before the run. Returns its
   // number among the externals.
   int32_t add_external(External::Kind kind, int32_t index, const std::string& name, const at::Tensor& tensor);
+  // What to call a tensor if the run meets it.
+  void name(const at::Tensor& tensor, External::Kind kind, int32_t index, std::string name);
 
   void on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) override;
   void on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) override;
@@ -59,14 +65,22 @@ class Recorder : public Listener {
   TapeArgument note_tensor(const at::Tensor& tensor);
   TapeArgument note_argument(const c10::IValue& value);
   TensorRef note_result(const at::Tensor& tensor);
+  void note_scalars(TapeOp& entry);
   void note_writes(TapeOp& entry, const Stack& stack, size_t first);
+  bool must_run_at_once(const TapeOp& entry, const struct OpFacts& facts, bool is_break, size_t obstacles_before) const;
   const struct OpFacts& facts_of(const c10::OperatorHandle& op);
-  void meet_break(const c10::OperatorHandle& op, const struct OpFacts& facts, const Stack& stack, size_t first);
+  bool meet_break(const c10::OperatorHandle& op, const struct OpFacts& facts, const Stack& stack, size_t first);
 
   RecordOptions options_;
   Tape tape_;
   std::unordered_map<const c10::StorageImpl*, int32_t> storages_;
   std::unordered_map<const c10::TensorImpl*, int32_t> handles_;
+  struct Name {
+    External::Kind kind;
+    int32_t index;
+    std::string text;
+  };
+  std::unordered_map<const c10::TensorImpl*, Name> names_;
   GeneratorWatch generator_;
   bool in_backward_ = false;
 };

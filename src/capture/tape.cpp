@@ -1,17 +1,38 @@
 #include "capture/tape.h"
 
+#include <algorithm>
 #include <cstring>
 #include <sstream>
 
+#include "bridge/convert.h"
 #include "ir/graph/print.h"
 
 namespace tenon::capture {
 namespace {
 
-// Equal bit by bit: two NaNs are the same constant, 0.0 and -0.0 are not.
 bool same_double(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
+struct SameArgument {
+  const TapeArgument& other;
+  bool operator()(const TensorRef& a) const { return std::get<TensorRef>(other) == a; }
+  bool operator()(const TensorListRef& a) const { return std::get<TensorListRef>(other) == a; }
+  bool operator()(const ir::NumberTensor& a) const { return same_number(a, std::get<ir::NumberTensor>(other)); }
+  bool operator()(const c10::IValue& a) const { return same_constant(a, std::get<c10::IValue>(other)); }
+};
+
+}  // namespace
+
 bool same_constant(const c10::IValue& a, const c10::IValue& b) {
+  // The common ones first: this is asked for every argument of every replayed op.
+  if (a.isInt()) return b.isInt() && a.toInt() == b.toInt();
+  if (a.isNone()) return b.isNone();
+  if (a.isBool()) return b.isBool() && a.toBool() == b.toBool();
+  if (a.isIntList()) {
+    if (!b.isIntList()) return false;
+    auto x = a.toListRef(), y = b.toListRef();
+    return x.size() == y.size() &&
+           std::equal(x.begin(), x.end(), y.begin(), [](const c10::IValue& m, const c10::IValue& n) { return m.toInt() == n.toInt(); });
+  }
   if (a.isDouble()) return b.isDouble() && same_double(a.toDouble(), b.toDouble());
   if (a.isDoubleList()) {
     if (!b.isDoubleList()) return false;
@@ -30,31 +51,38 @@ bool same_number(const ir::NumberTensor& a, const ir::NumberTensor& b) {
   return a.number == b.number;
 }
 
-struct SameArgument {
-  const TapeArgument& other;
-  bool operator()(const TensorRef& a) const { return std::get<TensorRef>(other) == a; }
-  bool operator()(const TensorListRef& a) const { return std::get<TensorListRef>(other) == a; }
-  bool operator()(const ir::NumberTensor& a) const { return same_number(a, std::get<ir::NumberTensor>(other)); }
-  bool operator()(const c10::IValue& a) const { return same_constant(a, std::get<c10::IValue>(other)); }
-};
-
-std::string describe(const TapeArgument& argument) {
-  if (const auto* value = std::get_if<c10::IValue>(&argument)) {
-    std::ostringstream out;
-    if (value->isGenerator()) out << "a generator";
-    else out << *value;
-    return out.str();
-  }
-  if (const auto* number = std::get_if<ir::NumberTensor>(&argument)) return ir::print(ir::Attribute(*number));
-  if (const auto* ref = std::get_if<TensorRef>(&argument)) {
-    std::ostringstream out;
-    out << "tensor on storage " << ref->storage << " " << at::toString(ref->geometry.dtype) << c10::IntArrayRef(ref->geometry.sizes);
-    return out.str();
-  }
-  return "a list of tensors";
+std::string describe(const c10::IValue& value) {
+  std::ostringstream out;
+  if (value.isGenerator()) out << "a generator";
+  else if (value.isTensor() && !value.toTensor().defined()) out << "no tensor";
+  else if (value.isTensor() && value.toTensor().unsafeGetTensorImpl()->is_wrapped_number())
+    out << ir::print(ir::Attribute(bridge::number_of(value.toTensor(), /*plain=*/false)));
+  else if (value.isTensor()) out << at::toString(value.toTensor().scalar_type()) << value.toTensor().sizes();
+  else if (value.isTensorList() || value.isOptionalTensorList()) out << "a list of tensors";
+  else out << value;
+  return out.str();
 }
 
-}  // namespace
+std::string describe(const TapeArgument& argument) {
+  if (const auto* value = std::get_if<c10::IValue>(&argument)) return describe(*value);
+  if (const auto* number = std::get_if<ir::NumberTensor>(&argument)) return ir::print(ir::Attribute(*number));
+  if (std::holds_alternative<TensorListRef>(argument)) return "a list of tensors";
+  const auto& ref = std::get<TensorRef>(argument);
+  std::ostringstream out;
+  if (!ref.defined()) out << "no tensor";
+  else out << at::toString(ref.geometry.dtype) << c10::IntArrayRef(ref.geometry.sizes);
+  return out.str();
+}
+
+std::optional<double> free_scalar(const TapeOp& op, const TapeArgument& argument) {
+  if (!op.free_scalars) return std::nullopt;
+  if (const auto* number = std::get_if<ir::NumberTensor>(&argument)) {
+    const auto* value = std::get_if<double>(&number->number);
+    return value ? std::optional(*value) : std::nullopt;
+  }
+  const auto* value = std::get_if<c10::IValue>(&argument);
+  return value && value->isDouble() ? std::optional(value->toDouble()) : std::nullopt;
+}
 
 Geometry geometry_of(const at::Tensor& tensor) {
   Geometry g;

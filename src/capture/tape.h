@@ -53,15 +53,30 @@ struct TensorListRef {
 
 using TapeArgument = std::variant<TensorRef, TensorListRef, ir::NumberTensor, c10::IValue>;
 
+// The operand whose memory a result lies on.
+struct Origin {
+  int32_t argument = -1;  // -1: memory of its own
+  int32_t item = 0;       // within a list
+  bool same = false;      // the very object
+};
+
 struct TapeResult {
   bool is_list = false;
   std::vector<TensorRef> items;
+  c10::SmallVector<Origin, 1> origins;  // one per item
 };
 
 struct TapeWrite {
   TensorRef ref;
   int32_t argument = 0;
   int32_t item = 0;
+};
+
+// How long a tape's lists were at one moment.
+struct TapeMark {
+  size_t storages = 0;
+  size_t externals = 0;
+  size_t scalars = 0;
 };
 
 struct TapeOp {
@@ -75,6 +90,12 @@ struct TapeOp {
   bool may_throw = false;   // on data, so that it is never dropped
   bool births = false;      // memory without contents
   int32_t overwrites = -1;  // the operand that it fills without reading it
+  bool immediate = false;   // cannot wait: its results depend on contents, on a generator, or are memory for the host
+  // Its floating-point numbers may differ from call to call: nothing but values depends on them.
+  // Not so where there is no tensor operand (`arange(0.0, n)`).
+  bool free_scalars = false;
+  bool absolute_offset = false;  // as_strided: counts from the start of the storage
+  TapeMark before;
 };
 
 struct TapeStorage {
@@ -114,6 +135,7 @@ struct Tape {
   std::vector<TapeStorage> storages;
   std::vector<External> externals;
   std::vector<BreakEvent> breaks;
+  std::vector<double> scalars;         // the free ones, in the order of the ops' arguments
   std::vector<std::string> obstacles;  // reasons why the tape cannot stand for the program
   int32_t handles = 0;                 // how many were given out
   size_t calls = 0;                    // ops as the user made them (outer listener)
@@ -121,6 +143,30 @@ struct Tape {
   // Autograd nodes that ran inside, and whether their saved tensors were kept.
   std::unordered_map<const void*, bool> nodes_run;
 };
+
+// Equal bit by bit: two NaNs are the same constant, 0.0 and -0.0 are not.
+bool same_constant(const c10::IValue& a, const c10::IValue& b);
+bool same_number(const ir::NumberTensor& a, const ir::NumberTensor& b);
+
+// In words, for messages.
+std::string describe(const TapeArgument& argument);
+std::string describe(const c10::IValue& value);
+
+// The free scalar in an argument, if it holds one.
+std::optional<double> free_scalar(const TapeOp& op, const TapeArgument& argument);
+
+// Calls f for every tensor on an op: operands, results, writes.
+template <class Op, class F>
+void for_each_ref(Op& op, F&& f) {
+  for (auto& arg : op.args) {
+    if (auto* ref = std::get_if<TensorRef>(&arg)) f(*ref);
+    else if (auto* list = std::get_if<TensorListRef>(&arg))
+      for (auto& item : list->items) f(item);
+  }
+  for (auto& result : op.results)
+    for (auto& item : result.items) f(item);
+  for (auto& write : op.writes) f(write.ref);
+}
 
 // The full name of an op: "aten::add.Tensor".
 std::string op_name(const c10::OperatorHandle& op);

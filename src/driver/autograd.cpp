@@ -83,7 +83,12 @@ AutogradGraph inspect(const Tensors& outputs, const Tensors& boundary, const std
     if (name == "torch::autograd::AccumulateGrad") continue;
     if (!comes_back(name)) out.obstacles.push_back("autograd node " + name);
     else if (has_hooks(*node)) out.obstacles.push_back("a hook on " + name);
-    for (const auto& edge : node->next_edges()) visit(edge.function.get());
+    bool leads_on = false;
+    for (const auto& edge : node->next_edges()) {
+      visit(edge.function.get());
+      leads_on |= edge.is_valid();
+    }
+    if (!leads_on) out.dead_end = true;
   }
   return out;
 }

@@ -21,6 +21,7 @@ Tensors differentiate(const Tensors& outputs, const Tensors& inputs, const Tenso
 struct AutogradGraph {
   std::vector<std::string> obstacles;  // nodes that running the ops under autograd would not make again
   bool spent = false;                  // some node of it ran already and let go of its saved tensors
+  bool dead_end = false;               // some node of it leads nowhere
 };
 AutogradGraph inspect(const Tensors& outputs, const Tensors& boundary, const std::unordered_map<const void*, bool>& nodes_run);
 

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "bridge/convert.h"
 #include "capture/listener.h"
 #include "ir/graph/print.h"
 #include "planner/reuse.h"
@@ -39,6 +40,26 @@ std::vector<std::string> backends() {
 }
 
 namespace driver {
+namespace {
+
+// To a backend of the user's, scalars are 0-d tensors after the inputs.
+at::Tensor scalar_tensor(double number) { return bridge::make_number({ir::DType::f64, number, /*plain=*/true}); }
+
+std::vector<at::Tensor> run_op_by_op(const runtime::Interpreter& interpreter, std::vector<at::Tensor> inputs) {
+  std::vector<double> scalars;
+  for (size_t i = interpreter.graph().inputs.size(); i < inputs.size(); ++i)
+    scalars.push_back(std::get<double>(bridge::number_of(inputs[i], /*plain=*/true).number));
+  inputs.resize(interpreter.graph().inputs.size());
+  return interpreter.run(std::move(inputs), runtime::RunMode::kernels, scalars);
+}
+
+}  // namespace
+
+std::vector<at::Tensor> Executable::run(std::vector<at::Tensor> inputs, runtime::RunMode mode, c10::ArrayRef<double> scalars) const {
+  if (!own_ || mode != runtime::RunMode::kernels) return op_by_op_->run(std::move(inputs), mode, scalars);
+  for (double scalar : scalars.empty() ? c10::ArrayRef<double>(graph().scalars) : scalars) inputs.push_back(scalar_tensor(scalar));
+  return own_(std::move(inputs));
+}
 
 BackendKind backend_kind(const std::string& name) {
   if (name == "none") return BackendKind::none;
@@ -70,7 +91,7 @@ std::shared_ptr<const Executable> build(const std::string& backend, ir::Graph gr
     Backend make = it->second;
     lock.unlock();
     own = make(ir::print(op_by_op->graph()),
-               [op_by_op](std::vector<at::Tensor> inputs) { return op_by_op->run(std::move(inputs), runtime::RunMode::kernels); });
+               [op_by_op](std::vector<at::Tensor> inputs) { return run_op_by_op(*op_by_op, std::move(inputs)); });
   }
   return std::make_shared<const Executable>(std::move(op_by_op), std::move(own));
 }

@@ -14,10 +14,8 @@ class Executable {
  public:
   Executable(std::shared_ptr<const runtime::Interpreter> op_by_op, Runner own) : op_by_op_(std::move(op_by_op)), own_(std::move(own)) {}
 
-  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, runtime::RunMode mode) const {
-    if (own_ && mode == runtime::RunMode::kernels) return own_(std::move(inputs));
-    return op_by_op_->run(std::move(inputs), mode);
-  }
+  // `scalars`: one per scalar of the graph, or none for the recorded ones.
+  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, runtime::RunMode mode, c10::ArrayRef<double> scalars = {}) const;
   const ir::Graph& graph() const { return op_by_op_->graph(); }
 
  private:

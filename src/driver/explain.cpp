@@ -44,7 +44,8 @@ void add_parts(Recording& recording, const std::string& name, std::vector<Explan
           for (const auto& item : list->items) add(item);
       }
     for (const ResultInfo& info : recording.results) add(info.ref);
-    auto functional = capture::functionalize(tape, {cuts[i], cuts[i + 1]}, results, name + "_part" + std::to_string(part));
+    auto functional = capture::functionalize(tape, {.begin = cuts[i], .end = cuts[i + 1], .by_storage = true}, results,
+                                             name + "_part" + std::to_string(part));
     passes::eliminate_dead(functional.graph);
     out.push_back(
         {ir::print(functional.graph), "part " + std::to_string(++part) + " of a split program", functional.graph.nodes.size(), 0});
@@ -80,6 +81,10 @@ namespace detail {
 Explanation Region::explain() {
   std::lock_guard lock(mutex_);
   Explanation out = counts_;
+  if (options_.trust == Trust::checked) {
+    checked_.explain(out);
+    return out;
+  }
   for (const auto& variant : *variants_) {
     driver::add_graphs(*variant, out.graphs);
     out.answered += variant->answered.load();
@@ -101,7 +106,8 @@ Explanation Region::explain() {
 std::string Explanation::text() const {
   std::ostringstream out;
   out << "tenon: " << name << ", backend " << backend << "\n";
-  out << "  calls: " << calls << " (" << answered << " by a graph, " << recorded << " recorded, " << plain << " by the program alone)\n";
+  out << "  calls: " << calls << " (" << answered << " by a graph, " << replayed << " replayed, " << recorded << " recorded, " << plain
+      << " by the program alone)\n";
   out << "  the program makes " << program_ops << " ops a call\n";
   for (size_t i = 0; i < graphs.size(); ++i)
     out << "  graph " << i << ": " << graphs[i].ops << " ops, " << graphs[i].served_as << ", answered " << graphs[i].calls << " calls\n";
@@ -127,6 +133,7 @@ std::string Explanation::json() const {
   j["backend"] = backend;
   j["calls"] = calls;
   j["answered"] = answered;
+  j["replayed"] = replayed;
   j["recorded"] = recorded;
   j["plain"] = plain;
   j["program_ops"] = program_ops;

@@ -4,14 +4,13 @@
 #include <ATen/ops/as_strided.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/variable.h>
-#include <torch/csrc/jit/python/update_graph_executor_opt.h>
-#include <torch/csrc/jit/runtime/profiling_graph_executor_impl.h>
 
 #include <unordered_map>
 
 #include "base/error.h"
 #include "driver/autograd.h"
 #include "driver/nodes.h"
+#include "driver/scopes.h"
 
 namespace tenon::driver {
 namespace {
@@ -26,21 +25,6 @@ class AutocastCacheOff {
 
  private:
   bool was_;
-};
-
-// TorchScript would profile, specialise and fuse behind the dispatcher's back.
-class PlainTorchScript {
- public:
-  PlainTorchScript() : profiling_(torch::jit::getProfilingMode().exchange(false)), optimize_(torch::jit::getGraphExecutorOptimize()) {
-    torch::jit::setGraphExecutorOptimize(false);
-  }
-  ~PlainTorchScript() {
-    torch::jit::setGraphExecutorOptimize(optimize_);
-    torch::jit::getProfilingMode() = profiling_;
-  }
-
- private:
-  bool profiling_, optimize_;
 };
 
 const void* history_of(const at::Tensor& tensor) { return tensor.grad_fn().get(); }
@@ -283,6 +267,8 @@ class Run {
     r.autograd_obstacles = std::move(graph.obstacles);
     if (r.tape().has_backward) r.autograd_obstacles.push_back("it differentiates inside");
     r.spent = graph.spent;
+    // libtorch's floor_divide_ has one: backward() runs it and throws, grad() goes past it.
+    if (graph.dead_end) r.obstacles.push_back("an autograd node that leads nowhere");
     r.differentiable_results = std::move(results);
     if (r.spent) r.differentiable_externals.clear();
   }

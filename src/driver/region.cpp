@@ -20,14 +20,14 @@ void add_once(List& list, const T& item) {
 
 }  // namespace
 
-Region::Region(Options options) : options_(std::move(options)), kind_(driver::backend_kind(options_.backend)) {
+Region::Region(Options options) : options_(std::move(options)), kind_(driver::backend_kind(options_.backend)), checked_(options_) {
   counts_.name = options_.name;
   counts_.backend = options_.backend;
 }
 
 Answer Region::answer(const Leaves& in) {
   // Inside another function's recording this one is part of that program.
-  if (kind_ == driver::BackendKind::none || capture::current_listener()) return {};
+  if (kind_ == driver::BackendKind::none || options_.trust == Trust::checked || capture::current_listener()) return {};
   std::shared_ptr<const Variants> variants;
   {
     std::lock_guard lock(mutex_);
@@ -97,6 +97,7 @@ void Region::record(const Leaves& given, const std::function<Outcome()>& body) {
     body();
     return;
   }
+  if (options_.trust == Trust::checked) return checked_.call(given, body);
   // The program may move its arguments away; these handles stay.
   std::vector<at::Tensor> handles;
   Leaves in = given;
@@ -159,8 +160,7 @@ void Region::learn(const Past& past, std::shared_ptr<driver::Recording> recordin
     recording->mismatches = earlier->mismatches;
   }
   candidates_.insert(candidates_.begin(), recording);
-  bool trusted = agrees || (options_.trust == Trust::pure && !earlier);
-  if (!recording->obstacles.empty() || !trusted || recording->new_leaves) return;
+  if (!recording->obstacles.empty() || !agrees || recording->new_leaves) return;
 
   std::vector<std::string> obstacles;
   {

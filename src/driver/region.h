@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/checked.h"
 #include "driver/recording.h"
 #include "driver/variant.h"
 #include "tenon/inspect.h"
@@ -39,6 +40,7 @@ class Region {
 
   Options options_;
   driver::BackendKind kind_;
+  driver::CheckedCalls checked_;
   std::mutex mutex_;
   std::shared_ptr<const Variants> variants_ = std::make_shared<Variants>();
   std::vector<std::shared_ptr<driver::Recording>> candidates_;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "capture/listener.h"
+#include "driver/graphs.h"
 #include "driver/nodes.h"
 #include "ir/graph/parse.h"
 #include "ir/graph/print.h"
@@ -22,17 +23,6 @@ using capture::External;
 using capture::ResultBinding;
 using runtime::RunMode;
 using Tensors = std::vector<at::Tensor>;
-
-void check_graph(const ir::Graph& graph) {
-  ir::verify(graph);
-  // The text form is the interface to other backends and to tools: it must tell everything.
-  static const bool check_text = std::getenv("TENON_CHECK_TEXT") != nullptr;
-  if (!check_text) return;
-  std::string text = ir::print(graph);
-  ir::Graph again = ir::parse(text);
-  ir::verify(again);
-  if (ir::print(again) != text) throw InternalError("a graph changed on its way through text:\n" + text);
-}
 
 bool has_ordered_nodes(const ir::Graph& graph) {
   for (const ir::Node& node : graph.nodes)
@@ -70,20 +60,28 @@ bool writes_as_the_program(const Recording& recording, const ir::Graph& graph) {
   return in_program == in_graph;
 }
 
-// `_unsafe_view` shares memory without telling autograd: what is written through one of the two
-// has no history in the other.
-bool writes_where_autograd_is_blind(const Recording& recording) {
+// Memory that has two tensor objects has two histories (`h` and `h.detach()`, `_unsafe_view`); the
+// graph tells contents apart, not objects.
+bool writes_shared_memory(const Recording& recording) {
   const capture::Tape& tape = recording.recorder.tape();
-  std::vector<bool> blind(tape.storages.size(), false);
+  std::vector<bool> shared(tape.storages.size(), false), written(tape.storages.size(), false);
   for (size_t i = 0; i < recording.forward.ops; ++i) {
-    const capture::TapeOp& op = tape.ops[i];
-    for (size_t k = 0; k < op.results.size(); ++k)
-      for (const capture::TensorRef& ref : op.results[k].items)
-        if (ref.defined() && !op.op.schema().returns()[k].alias_info() && tape.storages[ref.storage].born < static_cast<int32_t>(i))
-          blind[ref.storage] = true;
-    for (const capture::TapeWrite& write : op.writes)
-      if (blind[write.ref.storage]) return true;
+    for (const capture::TapeResult& result : tape.ops[i].results)
+      for (size_t k = 0; k < result.items.size(); ++k)
+        if (result.origins[k].argument >= 0 && !result.origins[k].same) shared[result.items[k].storage] = true;
+    for (const capture::TapeWrite& write : tape.ops[i].writes) written[write.ref.storage] = true;
   }
+  for (size_t s = 0; s < shared.size(); ++s)
+    if (shared[s] && written[s]) return true;
+  return false;
+}
+
+// Results on one memory come from its root, by other views than the program's; their gradients
+// would be summed in another order.
+bool returns_shared_memory(const Recording& recording) {
+  for (size_t i = 0; i < recording.results.size(); ++i)
+    for (size_t k = 0; k < i; ++k)
+      if (recording.results[i].ref.defined() && recording.results[i].ref.storage == recording.results[k].ref.storage) return true;
   return false;
 }
 
@@ -190,7 +188,7 @@ std::shared_ptr<Variant> make_variant(const std::shared_ptr<Recording>& recordin
   const ir::Graph& graph = variant->functional.graph;
   variant->can_rerun = r.needs_grad() && !r.spent && r.autograd_obstacles.empty() && variant->functional.plain_autograd &&
                        graph.write_backs.empty() && !has_ordered_nodes(graph) && writes_as_the_program(r, graph) &&
-                       !writes_where_autograd_is_blind(r);
+                       !writes_shared_memory(r) && !returns_shared_memory(r);
   variant->forward = phases.time(Phase::build, [&] { return build(options.backend, graph, variant->functional.resources); });
   if (variant->can_rerun) variant->rerun = build_under_autograd(graph);
   for (const ResultBinding& result : variant->functional.results)

@@ -40,6 +40,11 @@ void Interpreter::build(ir::Reuse reuse) {
         bool optional = parameters[k].type()->str().find('?') != std::string::npos;
         argument.kind = optional ? Argument::Kind::optional_tensors : Argument::Kind::tensors;
         for (ValueId id : list->ids) argument.operands.push_back({id});
+      } else if (int32_t scalar = ir::scalar_in(node.args[k]); scalar != ir::kNoScalar) {
+        const auto* number = std::get_if<ir::NumberTensor>(&std::get<ir::Attribute>(node.args[k]));
+        argument.kind = number ? Argument::Kind::number : Argument::Kind::scalar;
+        argument.scalar = scalar;
+        if (number) argument.number = *number;
       } else {
         argument.constant = bridge::from_attribute(std::get<ir::Attribute>(node.args[k]), *parameters[k].type(), resources_);
       }
@@ -76,6 +81,15 @@ void Interpreter::push(const Argument& argument, Environment& env, torch::jit::S
     case Argument::Kind::constant:
       stack.push_back(argument.constant);
       break;
+    case Argument::Kind::scalar:
+      stack.emplace_back(env.scalars[argument.scalar]);
+      break;
+    case Argument::Kind::number: {
+      ir::NumberTensor number = argument.number;
+      number.number = env.scalars[argument.scalar];
+      stack.emplace_back(bridge::make_number(number));
+      break;
+    }
     case Argument::Kind::tensor:
       stack.emplace_back(take(argument.operands[0]));
       break;
@@ -181,11 +195,11 @@ void Interpreter::write_back(Environment& env) const {
   for (auto& [i, source] : pending) env[graph_.write_backs[i].input].copy_(source);
 }
 
-std::vector<at::Tensor> Interpreter::run(std::vector<at::Tensor> inputs, RunMode mode) const {
+std::vector<at::Tensor> Interpreter::run(std::vector<at::Tensor> inputs, RunMode mode, c10::ArrayRef<double> scalars) const {
   if (inputs.size() != graph_.inputs.size())
     throw InternalError("graph @" + graph_.name + " takes " + std::to_string(graph_.inputs.size()) + " inputs, got " +
                         std::to_string(inputs.size()));
-  Environment env(graph_.values.size());
+  Environment env{std::vector<at::Tensor>(graph_.values.size()), scalars.empty() ? c10::ArrayRef<double>(graph_.scalars) : scalars};
   for (size_t i = 0; i < inputs.size(); ++i) env[graph_.inputs[i].value] = std::move(inputs[i]);
   torch::jit::Stack stack;
   {

@@ -25,7 +25,8 @@ class Interpreter {
   Interpreter(ir::Graph graph, ir::Reuse reuse, std::vector<c10::IValue> resources, c10::DispatchKeySet keys_off);
 
   // One tensor per input; returns one per output. Inputs named by write lines are overwritten.
-  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, RunMode mode) const;
+  // `scalars`: one per scalar of the graph, or none for the recorded ones.
+  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, RunMode mode, c10::ArrayRef<double> scalars = {}) const;
 
   const ir::Graph& graph() const { return graph_; }
 
@@ -35,8 +36,10 @@ class Interpreter {
     bool last = false;  // may be moved out of the environment
   };
   struct Argument {
-    enum class Kind : uint8_t { constant, tensor, tensors, optional_tensors } kind = Kind::constant;
+    enum class Kind : uint8_t { constant, scalar, number, tensor, tensors, optional_tensors } kind = Kind::constant;
     c10::IValue constant;
+    int32_t scalar = ir::kNoScalar;
+    ir::NumberTensor number;  // the scalar as a 0-d tensor
     std::vector<Operand> operands;
   };
   struct Step {
@@ -51,7 +54,12 @@ class Interpreter {
     bool scatter = false;  // as_strided_scatter, which ATen refuses on some inputs that require grad
     bool no_grad = false;
   };
-  using Environment = std::vector<at::Tensor>;
+  struct Environment {
+    std::vector<at::Tensor> tensors;
+    c10::ArrayRef<double> scalars;
+    at::Tensor& operator[](size_t id) { return tensors[id]; }
+    const at::Tensor& operator[](size_t id) const { return tensors[id]; }
+  };
 
   void build(ir::Reuse reuse);
   void push(const Argument& argument, Environment& env, torch::jit::Stack& stack, bool may_move) const;

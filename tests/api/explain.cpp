@@ -12,7 +12,7 @@ namespace tenon::test {
 
 TEST(Explain, C7TextAndJsonTellGraphsGuardsRecompilesAndTime) {
   torch::nn::Linear fc(4, 2);
-  auto fast = tenon::compile(fc, {.name = "head"});
+  auto fast = tenon::compile(fc, {.trust = Trust::pure, .name = "head"});
   for (int size : {3, 3, 3, 5, 5}) fast(torch::randn({size, 4}));
   Explanation why = tenon::explain(fast);
   EXPECT_EQ(why.calls, 5u);
@@ -44,12 +44,38 @@ TEST(Explain, C7Picture) {
 
 TEST(Explain, TheNumberThatDriftsIsNamed) {
   double hidden = 1;
-  auto fast = tenon::compile([&](torch::Tensor x) { return x * (hidden *= 0.5); });
+  auto fast = tenon::compile([&](torch::Tensor x) { return x * (hidden *= 0.5); }, {.trust = Trust::pure});
   for (int i = 0; i < 3; ++i) fast(torch::randn({3}));
   Explanation why = tenon::explain(fast);
   EXPECT_EQ(why.answered, 0u);
   ASSERT_FALSE(why.recompiles.empty());
   EXPECT_NE(why.recompiles[0].detail.find("argument 1: 0.5 became 0.25"), std::string::npos) << why;
+}
+
+TEST(Explain, C7CheckedCallsTellWhereTheProgramLeftWhatIsKnown) {
+  torch::nn::Linear fc(4, 2);
+  auto fast = tenon::compile(fc, {.name = "head"});
+  for (int size : {3, 3, 3, 5, 5, 5}) fast(torch::randn({size, 4}));
+  Explanation why = tenon::explain(fast);
+  EXPECT_EQ(why.calls, 6u);
+  EXPECT_EQ(why.recorded, 2u);
+  EXPECT_EQ(why.replayed, 2u);  // the second time op by op
+  EXPECT_EQ(why.answered, 2u);
+  ASSERT_EQ(why.recompiles.size(), 1u);
+  EXPECT_EQ(why.recompiles[0].guard, "replay");
+  EXPECT_EQ(why.recompiles[0].detail, "op 1: aten::addmm, argument 1: Float[3, 4] became Float[5, 4]");
+  EXPECT_EQ(why.graphs.size(), 2u);
+  EXPECT_GT(why.phases.at(0).second, 0);
+}
+
+TEST(Explain, C14ANumberThatDriftsIsNoRecompile) {
+  double hidden = 1;
+  auto fast = tenon::compile([&](torch::Tensor x) { return x * (hidden *= 0.5); });
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(fast(torch::ones({3}))[0].item<double>(), std::pow(0.5, i + 1));
+  Explanation why = tenon::explain(fast);
+  EXPECT_EQ(why.answered, 3u);
+  EXPECT_TRUE(why.recompiles.empty());
+  EXPECT_NE(why.graphs.at(0).text.find("scalar $0 = 0.5"), std::string::npos) << why.graphs[0].text;
 }
 
 }  // namespace tenon::test

@@ -21,6 +21,6 @@ struct Verdict {
   bool wrong() const { return !kind.empty() && !unstable; }
 };
 
-Verdict check(const RandomProgram& program, const std::string& backend);
+Verdict check(const RandomProgram& program, const std::string& way);
 
 }  // namespace tenon::fuzz

@@ -2,7 +2,7 @@
 //
 //   --seconds N    stop after N seconds          --count N   stop after N programs
 //   --seed S       the first seed                --one S     only this seed, with its program printed
-//   --backend B    eager or aot_eager; both by default
+//   --way W        eager, aot_eager, eager:pure or aot_eager:pure; by default two of them, by seed, and all for --one
 //   --failures N   stop after N wrong programs   --quick     do not minimise
 //   --why          why programs were not answered by a graph
 #include <ATen/Parallel.h>
@@ -28,7 +28,13 @@ struct Flags {
   double seconds = 60;
   uint64_t count = UINT64_MAX, seed = 1, failures = 20;
   bool one = false, why = false, quick = false;
-  std::vector<std::string> backends = {"eager", "aot_eager"};
+  std::vector<std::string> ways;
+
+  std::vector<std::string> ways_for(uint64_t seed) const {
+    if (!ways.empty()) return ways;
+    if (one) return {"eager", "aot_eager", "eager:pure", "aot_eager:pure"};
+    return seed % 2 ? std::vector<std::string>{"eager", "aot_eager:pure"} : std::vector<std::string>{"aot_eager", "eager:pure"};
+  }
 };
 
 struct Totals {
@@ -66,7 +72,7 @@ Flags parse(int argc, char** argv) {
     else if (flag == "--count") flags.count = std::strtoull(value(), nullptr, 10), flags.seconds = 1e9;
     else if (flag == "--seed") flags.seed = std::strtoull(value(), nullptr, 10);
     else if (flag == "--one") flags.one = true, flags.seed = std::strtoull(value(), nullptr, 10), flags.count = 1;
-    else if (flag == "--backend") flags.backends = {value()};
+    else if (flag == "--way") flags.ways = {value()};
     else if (flag == "--failures") flags.failures = std::strtoull(value(), nullptr, 10);
     else if (flag == "--why") flags.why = true;
     else if (flag == "--quick") flags.quick = true;
@@ -75,13 +81,13 @@ Flags parse(int argc, char** argv) {
   return flags;
 }
 
-void report(const RandomProgram& program, const Verdict& verdict, const std::string& backend, bool quick) {
+void report(const RandomProgram& program, const Verdict& verdict, const std::string& way, bool quick) {
   std::cout << "WRONG: seed " << program.seed << ", " << verdict.difference << std::endl;
   RandomProgram smallest = program;
   Verdict last = verdict;
   if (!quick)
     smallest = minimise(program, [&](const RandomProgram& candidate) {
-      Verdict v = check(candidate, backend);
+      Verdict v = check(candidate, way);
       if (!v.wrong() || v.kind != verdict.kind) return false;
       last = std::move(v);
       return true;
@@ -93,11 +99,11 @@ void run_seed(uint64_t seed, const Flags& flags, Totals& totals) {
   g_seed = seed;
   RandomProgram program = generate(seed);
   if (flags.one) std::cerr << program.text();
-  for (const Step& step : program.steps) totals.ops[step.op] += flags.backends.size();
+  for (const Step& step : program.steps) totals.ops[step.op] += flags.ways_for(seed).size();
   ++totals.programs;
   bool answered = true, wrong = false;
-  for (const std::string& backend : flags.backends) {
-    Verdict verdict = check(program, backend);
+  for (const std::string& way : flags.ways_for(seed)) {
+    Verdict verdict = check(program, way);
     answered &= verdict.answered;
     if (!verdict.answered && verdict.obstacles.empty()) verdict.obstacles.push_back(verdict.wrong() ? "(wrong before)" : "(nothing said)");
     if (!verdict.answered)
@@ -112,10 +118,10 @@ void run_seed(uint64_t seed, const Flags& flags, Totals& totals) {
     }
     if (verdict.wrong() && !wrong) {
       wrong = true;
-      report(program, verdict, backend, flags.quick);
+      report(program, verdict, way, flags.quick);
     }
     if (flags.one && !verdict.answered)
-      for (const std::string& text : verdict.obstacles) std::cerr << backend << " not answered: " << text << "\n";
+      for (const std::string& text : verdict.obstacles) std::cerr << way << " not answered: " << text << "\n";
   }
   totals.answered += answered;
   totals.wrong += wrong;

@@ -7,19 +7,23 @@ namespace tenon::test {
 
 class EqualsEager : public testing::Test {
  public:
-  EqualsEager(size_t index, std::string backend) : index_(index), backend_(std::move(backend)) {}
-  void TestBody() override { EXPECT_EQ(compare_with_eager(corpus()[index_], backend_), ""); }
+  EqualsEager(size_t index, std::string backend, Trust trust) : index_(index), backend_(std::move(backend)), trust_(trust) {}
+  void TestBody() override { EXPECT_EQ(compare_with_eager(corpus()[index_], backend_, trust_), ""); }
 
  private:
   size_t index_;
   std::string backend_;
+  Trust trust_;
 };
 
 void register_corpus() {
   for (size_t i = 0; i < corpus().size(); ++i)
-    for (std::string backend : {"eager", "aot_eager"})
-      testing::RegisterTest("Corpus", (corpus()[i].name + "." + backend).c_str(), nullptr, nullptr, __FILE__, __LINE__,
-                            [=]() -> testing::Test* { return new EqualsEager(i, backend); });
+    for (Trust trust : {Trust::checked, Trust::pure})
+      for (std::string backend : {"eager", "aot_eager"}) {
+        std::string name = corpus()[i].name + "." + backend + (trust == Trust::pure ? ".pure" : "");
+        testing::RegisterTest("Corpus", name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                              [=]() -> testing::Test* { return new EqualsEager(i, backend, trust); });
+      }
 }
 
 }  // namespace tenon::test

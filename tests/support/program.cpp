@@ -94,11 +94,11 @@ std::vector<ProgramEntry>& corpus() {
   return entries;
 }
 
-std::string compare_with_eager(const ProgramEntry& entry, const std::string& backend) {
+std::string compare_with_eager(const ProgramEntry& entry, const std::string& backend, Trust trust) {
   Side eager(entry), compiled(entry);
   Program* program = compiled.program.get();
   auto fast = tenon::compile([program](const Tensors& in) { return program->run(in); },
-                             {.backend = backend, .name = entry.name, .watch = program->watch()});
+                             {.backend = backend, .trust = trust, .name = entry.name, .watch = program->watch()});
   for (int call = 0; call < kCalls; ++call) {
     Side::Outcome expected = eager.call(call, [&](const Tensors& in) { return eager.program->run(in); });
     Side::Outcome got = compiled.call(call, [&](const Tensors& in) { return fast(in); });
@@ -108,7 +108,7 @@ std::string compare_with_eager(const ProgramEntry& entry, const std::string& bac
   Explanation why = tenon::explain(fast);
   std::string reason = program->never_answered();
   if (reason.empty() && why.answered == 0) return "no call was answered by a graph\n" + why.text();
-  if (!reason.empty() && why.answered > 0) return "a graph answered, though: " + reason;
+  if (trust == Trust::pure && !reason.empty() && why.answered > 0) return "a graph answered, though: " + reason;
   return "";
 }
 

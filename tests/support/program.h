@@ -29,7 +29,7 @@ struct Program {
   virtual void before(int call) {}
   // Grad mode, autocast, inference mode around the call.
   virtual void around(const std::function<void()>& call) { call(); }
-  // Why no graph can ever answer for it; empty: some calls must be answered by a graph.
+  // Why no graph can ever answer for it under `pure`; empty: some calls must be answered by a graph.
   virtual std::string never_answered() { return ""; }
 };
 
@@ -47,6 +47,6 @@ struct RegisterProgram {
 #define TENON_PROGRAM(Type) static const ::tenon::test::RegisterProgram register_##Type(#Type, [] { return std::make_unique<Type>(); })
 
 // Runs twelve calls of both and returns the first difference in words, or nothing.
-std::string compare_with_eager(const ProgramEntry& entry, const std::string& backend);
+std::string compare_with_eager(const ProgramEntry& entry, const std::string& backend, Trust trust);
 
 }  // namespace tenon::test

@@ -45,11 +45,18 @@ struct Value {
   bool requires_grad = false;   // when it was recorded
 };
 
+// A floating-point number that may be another one at each run; the graph lists what it was when it
+// was recorded.
+struct Scalar {
+  int32_t index = 0;
+  bool operator==(const Scalar&) const = default;
+};
+
 // A number that C++ wrapped into a 0-d tensor (`x * 2.0`): it takes part in type promotion as a
 // number, not as a tensor, unless `plain`.
 struct NumberTensor {
   DType dtype = DType::f64;
-  std::variant<int64_t, double, bool, std::complex<double>> number;
+  std::variant<int64_t, double, bool, std::complex<double>, Scalar> number;
   bool plain = false;
 
   bool operator==(const NumberTensor&) const = default;
@@ -69,8 +76,8 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
-using Attribute = std::variant<None, bool, int64_t, double, std::complex<double>, std::string, Device, Resource, std::vector<int64_t>,
-                               std::vector<double>, std::vector<bool>, std::vector<std::string>, NumberTensor>;
+using Attribute = std::variant<None, bool, int64_t, double, std::complex<double>, std::string, Device, Resource, Scalar,
+                               std::vector<int64_t>, std::vector<double>, std::vector<bool>, std::vector<std::string>, NumberTensor>;
 
 // One argument of an op: a value, a list of values (kNoValue stands for "no tensor"), or a constant.
 struct ValueList {
@@ -124,6 +131,7 @@ struct Graph {
   std::string name = "graph";
   std::vector<Value> values;
   std::vector<Input> inputs;
+  std::vector<double> scalars;  // as recorded
   std::vector<Node> nodes;
   std::vector<WriteBack> write_backs;
   std::vector<ValueId> outputs;
@@ -137,6 +145,18 @@ struct Graph {
   }
   bool is_joint() const { return backward_start != SIZE_MAX; }
 };
+
+inline constexpr int32_t kNoScalar = -1;
+
+// The scalar that an argument is, or holds as a 0-d tensor.
+inline int32_t scalar_in(const Argument& arg) {
+  const auto* attribute = std::get_if<Attribute>(&arg);
+  if (!attribute) return kNoScalar;
+  if (const auto* scalar = std::get_if<Scalar>(attribute)) return scalar->index;
+  const auto* number = std::get_if<NumberTensor>(attribute);
+  const auto* inside = number ? std::get_if<Scalar>(&number->number) : nullptr;
+  return inside ? inside->index : kNoScalar;
+}
 
 // Calls f(ValueId) for every value a node reads, in order; "no tensor" entries are skipped.
 template <class F>

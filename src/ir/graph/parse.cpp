@@ -21,6 +21,7 @@ class Parser {
     graph_.name = name();
     symbol("{");
     while (peek_word("input")) input();
+    while (peek_word("scalar") && !peek_op()) scalar();
     while (!peek_word("return")) {
       if (peek_word("write") && !peek_op()) {
         write_back();
@@ -218,6 +219,15 @@ class Parser {
     graph_.inputs.push_back(std::move(in));
   }
 
+  void scalar() {
+    word("scalar");
+    symbol("$");
+    if (integer() != static_cast<int64_t>(graph_.scalars.size())) fail("the next scalar's number");
+    symbol("=");
+    skip_space();
+    graph_.scalars.push_back(real());
+  }
+
   void write_back() {
     word("write");
     WriteBack w;
@@ -260,6 +270,8 @@ class Parser {
       t.number = boolean();
     } else if (peek("c(")) {
       t.number = complex_number();
+    } else if (accept("$")) {
+      t.number = Scalar{static_cast<int32_t>(integer())};
     } else {
       Attribute n = number();
       if (const auto* i = std::get_if<int64_t>(&n)) t.number = *i;
@@ -281,6 +293,7 @@ class Parser {
     if (peek("\"")) return quoted();
     if (peek("num(")) return number_tensor();
     if (peek("c(")) return complex_number();
+    if (accept("$")) return Scalar{static_cast<int32_t>(integer())};
     if (accept("device(")) {
       size_t end = text_.find(')', at_);
       if (end == std::string::npos) fail("')'");

@@ -58,6 +58,7 @@ struct AttributePrinter {
   std::string operator()(const std::string& text) const { return quoted(text); }
   std::string operator()(const Device& device) const { return "device(" + device.name + ")"; }
   std::string operator()(const Resource& r) const { return "resource(" + std::to_string(r.index) + ")"; }
+  std::string operator()(const Scalar& s) const { return "$" + std::to_string(s.index); }
   std::string operator()(const std::vector<int64_t>& list) const {
     return "i[" + join(list, [](int64_t n) { return std::to_string(n); }) + "]";
   }
@@ -78,6 +79,7 @@ class Printer {
     out_ = "graph @" + graph_.name + " {\n";
     for (const Input& input : graph_.inputs)
       out_ += "  input " + define(input.value) + " " + input_role_name(input.role) + " " + quoted(input.name) + "\n";
+    for (size_t i = 0; i < graph_.scalars.size(); ++i) out_ += "  scalar $" + std::to_string(i) + " = " + real(graph_.scalars[i]) + "\n";
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (i == graph_.backward_start) backward();
       node(graph_.nodes[i]);

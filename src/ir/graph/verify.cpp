@@ -80,6 +80,9 @@ class Verifier {
     const Node& n = graph_.nodes[index];
     where_ = "node " + std::to_string(index) + " (" + n.op + ")";
     require(n.op.find("::") != std::string::npos, "an op without a namespace");
+    for (const Argument& arg : n.args)
+      if (int32_t scalar = scalar_in(arg); scalar != kNoScalar)
+        require(scalar >= 0 && static_cast<size_t>(scalar) < graph_.scalars.size(), "a scalar that the graph does not list");
     std::vector<ValueId> operands;
     for_each_operand(n, [&](ValueId id) {
       use(id);

@@ -1,0 +1,134 @@
+#include "capture/call_memory.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <cstring>
+
+#include "base/error.h"
+#include "bridge/convert.h"
+#include "capture/listener.h"
+
+namespace tenon::capture {
+namespace {
+
+// Lends memory; owns nothing.
+c10::Storage over(const void* begin, size_t bytes) {
+  return {c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(const_cast<void*>(begin), c10::kCPU), nullptr, /*resizable=*/false};
+}
+
+class OpRunner {
+ public:
+  OpRunner(const Tape& tape, CallMemory& memory) : tape_(tape), memory_(memory) {}
+
+  void run(const TapeOp& op) {
+    if (op.immediate || only_views(op)) return;
+    stack_.clear();
+    next_scalar_ = op.before.scalars;
+    for (size_t i = 0; i < op.args.size(); ++i) push(op, i);
+    op.op.callBoxed(&stack_);
+    for (size_t r = 0; r < op.results.size(); ++r) keep(op, r);
+  }
+
+ private:
+  // Its results are its operands' memory: a geometry says all.
+  static bool only_views(const TapeOp& op) {
+    if (!op.writes.empty() || op.results.empty()) return false;
+    for (const TapeResult& result : op.results)
+      for (size_t i = 0; i < result.items.size(); ++i)
+        if (result.items[i].defined() && result.origins[i].argument < 0) return false;
+    return true;
+  }
+
+  at::Tensor operand(const TensorRef& ref) const { return ref.defined() ? memory_.tensor(ref.storage, ref.geometry) : at::Tensor(); }
+
+  void push(const TapeOp& op, size_t index) {
+    const TapeArgument& arg = op.args[index];
+    bool is_scalar = free_scalar(op, arg).has_value();
+    double scalar = is_scalar ? memory_.scalars[next_scalar_++] : 0;
+    if (const auto* ref = std::get_if<TensorRef>(&arg)) {
+      stack_.emplace_back(operand(*ref));
+    } else if (const auto* list = std::get_if<TensorListRef>(&arg)) {
+      push_list(*list, op.op.schema().arguments()[index].type()->str().find('?') != std::string::npos);
+    } else if (const auto* number = std::get_if<ir::NumberTensor>(&arg)) {
+      ir::NumberTensor now = *number;
+      if (is_scalar) now.number = scalar;
+      stack_.emplace_back(bridge::make_number(now));
+    } else if (is_scalar) {
+      stack_.emplace_back(scalar);
+    } else {
+      stack_.push_back(std::get<c10::IValue>(arg));
+    }
+  }
+
+  void push_list(const TensorListRef& list, bool optional) {
+    if (!optional) {
+      c10::List<at::Tensor> tensors;
+      for (const TensorRef& ref : list.items) tensors.push_back(operand(ref));
+      stack_.emplace_back(std::move(tensors));
+      return;
+    }
+    c10::List<std::optional<at::Tensor>> tensors;
+    for (const TensorRef& ref : list.items) tensors.push_back(ref.defined() ? std::optional(operand(ref)) : std::nullopt);
+    stack_.emplace_back(std::move(tensors));
+  }
+
+  void keep(const TapeOp& op, size_t r) {
+    const TapeResult& result = op.results[r];
+    auto one = [&](const at::Tensor& tensor, size_t i) {
+      const TensorRef& ref = result.items[i];
+      if (!ref.defined() || result.origins[i].argument >= 0) return;
+      if (tensor.sizes() != c10::IntArrayRef(ref.geometry.sizes) || tensor.strides() != c10::IntArrayRef(ref.geometry.strides) ||
+          tensor.storage_offset() != ref.geometry.offset || tensor.scalar_type() != ref.geometry.dtype)
+        throw InternalError(op_name(op.op) + " returned another layout than when it was recorded");
+      memory_.put(ref.storage, tensor.storage());
+    };
+    if (result.is_list) {
+      auto list = stack_[r].toTensorVector();
+      for (size_t i = 0; i < list.size(); ++i) one(list[i], i);
+    } else {
+      one(stack_[r].toTensor(), 0);
+    }
+  }
+
+  const Tape& tape_;
+  CallMemory& memory_;
+  Stack stack_;
+  size_t next_scalar_ = 0;
+};
+
+}  // namespace
+
+void CallMemory::lend(int32_t storage, const void* begin, size_t bytes, int64_t moved) {
+  storages_[storage] = over(static_cast<const char*>(begin) + moved, bytes - moved);
+  moved_[storage] = moved != 0;
+}
+
+void CallMemory::put(int32_t storage, c10::Storage made) { storages_[storage] = std::move(made); }
+
+at::Tensor CallMemory::tensor(int32_t storage, const Geometry& geometry) const {
+  if (!storages_[storage]) throw InternalError("storage " + std::to_string(storage) + " has no memory in this call");
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storages_[storage]), c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                                         c10::scalarTypeToTypeMeta(geometry.dtype));
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(geometry.sizes, geometry.strides, geometry.offset);
+  return tensor;
+}
+
+c10::DataPtr CallMemory::take(int32_t storage, size_t bytes) {
+  c10::Storage& from = storages_[storage];
+  c10::StorageImpl* impl = from.unsafeGetStorageImpl();
+  if (from.use_count() == 1 && impl->allocator() == c10::GetCPUAllocator() && impl->nbytes() >= bytes)
+    return std::move(impl->_mutable_data_ptr_no_checks());
+  c10::DataPtr own = c10::GetCPUAllocator()->allocate(bytes);
+  std::memcpy(own.get(), impl->data(), std::min(bytes, impl->nbytes()));
+  return own;
+}
+
+void run_ops(const Tape& tape, size_t begin, size_t end, CallMemory& memory) {
+  c10::impl::ExcludeDispatchKeyGuard below(keys_above_backends());
+  OpRunner runner(tape, memory);
+  for (size_t i = begin; i < end; ++i) runner.run(tape.ops[i]);
+}
+
+}  // namespace tenon::capture

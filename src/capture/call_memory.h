@@ -1,0 +1,47 @@
+// The memory of one call, by the storage numbers of its tape, while a stretch of the tape runs.
+// Kernels work on storages of our own over the caller's memory, so that nothing they do is seen by
+// hooks, and so that a tape's offsets hold wherever the caller's tensors lie today.
+#pragma once
+
+#include <c10/core/Storage.h>
+
+#include <vector>
+
+#include "capture/tape.h"
+
+namespace tenon::capture {
+
+class CallMemory {
+ public:
+  // Existing memory; `moved` bytes are added to every offset of the tape.
+  void lend(int32_t storage, const void* begin, size_t bytes, int64_t moved);
+  // What an op made.
+  void put(int32_t storage, c10::Storage made);
+
+  bool has(int32_t storage) const { return static_cast<bool>(storages_[storage]); }
+  // Where the tape's offsets are not the caller's.
+  bool is_moved(int32_t storage) const { return moved_[storage]; }
+  at::Tensor tensor(int32_t storage, const Geometry& geometry) const;
+  // Its memory, in a form that the caller's storage may own; at least `bytes` long.
+  c10::DataPtr take(int32_t storage, size_t bytes);
+
+  void resize(size_t storages) {
+    storages_.resize(storages);
+    moved_.resize(storages, false);
+  }
+  void clear() {
+    storages_.assign(storages_.size(), c10::Storage());
+    moved_.assign(moved_.size(), false);
+  }
+
+  std::vector<double> scalars;  // of this call, numbered as on the tape
+
+ private:
+  std::vector<c10::Storage> storages_;
+  std::vector<bool> moved_;
+};
+
+// Runs ops [begin, end) of a tape one by one, below autograd. Ops that ran at once are left out.
+void run_ops(const Tape& tape, size_t begin, size_t end, CallMemory& memory);
+
+}  // namespace tenon::capture

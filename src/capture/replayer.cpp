@@ -1,0 +1,523 @@
+#include "capture/replayer.h"
+
+#include <c10/core/CPUAllocator.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "bridge/convert.h"
+#include "capture/index_check.h"
+
+namespace tenon::capture {
+namespace {
+
+// Tensors with one of these are not plain memory on the CPU.
+constexpr c10::DispatchKeySet kOdd({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor,
+                                    c10::DispatchKey::Python, c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr,
+                                    c10::DispatchKey::Quantized, c10::DispatchKey::MkldnnCPU});
+
+c10::StorageImpl* storage_of(const c10::TensorImpl* tensor) { return tensor->unsafe_storage().unsafeGetStorageImpl(); }
+
+bool is_plain(const c10::TensorImpl* tensor) {
+  c10::DispatchKeySet keys = tensor->key_set();
+  return (keys & kOdd).empty() && keys.has_backend(c10::BackendComponent::CPUBit) && tensor->has_storage();
+}
+
+template <class F>
+void for_each_operand(const TapeOp& op, F&& f) {
+  for (const TapeArgument& arg : op.args) {
+    if (const auto* ref = std::get_if<TensorRef>(&arg)) {
+      if (ref->defined()) f(*ref);
+    } else if (const auto* list = std::get_if<TensorListRef>(&arg)) {
+      for (const TensorRef& item : list->items)
+        if (item.defined()) f(item);
+    }
+  }
+}
+
+template <class F>
+void for_each_tensor(const c10::IValue& value, F&& f) {
+  if (value.isTensor()) {
+    if (value.toTensor().defined()) f(value.toTensor());
+  } else if (value.isTensorList() || value.isOptionalTensorList()) {
+    for (const c10::IValue& item : value.toListRef())
+      if (item.isTensor() && item.toTensor().defined()) f(item.toTensor());
+  }
+}
+
+}  // namespace
+
+Replayer::Replayer(std::shared_ptr<const StreamList> streams, RecordOptions options, StretchRunner runner,
+                   std::function<void(Recorder&)> names)
+    : streams_(std::move(streams)), options_(options), runner_(std::move(runner)), names_(std::move(names)) {
+  if (streams_->empty()) {
+    recorder_ = std::make_unique<Recorder>(options_);
+    names_(*recorder_);
+    return;
+  }
+  stream_ = streams_->front();
+  slots_.resize(stream_->tape.storages.size());
+  memory_.scalars.resize(stream_->tape.scalars.size());
+}
+
+// ---- comparing ----
+
+bool Replayer::matches_tensor(const TensorRef& ref, const c10::TensorImpl* tensor) {
+  const Geometry& g = ref.geometry;
+  if (!is_plain(tensor) || tensor->is_wrapped_number() || tensor->dtype() != c10::scalarTypeToTypeMeta(g.dtype) ||
+      tensor->sizes() != c10::IntArrayRef(g.sizes) || tensor->strides() != c10::IntArrayRef(g.strides))
+    return false;
+  c10::StorageImpl* storage = storage_of(tensor);
+  Slot& slot = slots_[ref.storage];
+  int64_t away = (tensor->storage_offset() - g.offset) * static_cast<int64_t>(tensor->itemsize());
+  if (slot.impl) return slot.impl == storage && slot.moved == away;
+  // Met for the first time. It must be new to this call if it was new to the recorded one.
+  const TapeStorage& recorded = stream_->tape.storages[ref.storage];
+  if (recorded.born >= 0 || storage->nbytes() < recorded.bytes || !numbers_.emplace(storage, ref.storage).second) return false;
+  slot.impl = storage;
+  slot.weak = tensor->unsafe_storage().getWeakStorageImpl();
+  slot.moved = away;
+  bound_now_.push_back(ref.storage);
+  return true;
+}
+
+bool Replayer::matches_argument(const TapeOp& entry, const TapeArgument& expected, const c10::IValue& given, size_t& scalar) {
+  if (const auto* ref = std::get_if<TensorRef>(&expected)) {
+    if (!given.isTensor()) return false;
+    const c10::TensorImpl* tensor = given.unsafeToTensorImpl();
+    if (!ref->defined()) return !given.toTensor().defined();
+    return given.toTensor().defined() && matches_tensor(*ref, tensor);
+  }
+  if (const auto* list = std::get_if<TensorListRef>(&expected)) {
+    if (!given.isTensorList() && !given.isOptionalTensorList()) return false;
+    auto items = given.toListRef();
+    if (items.size() != list->items.size()) return false;
+    for (size_t i = 0; i < items.size(); ++i) {
+      bool defined = items[i].isTensor() && items[i].toTensor().defined();
+      if (defined != list->items[i].defined()) return false;
+      if (defined && !matches_tensor(list->items[i], items[i].unsafeToTensorImpl())) return false;
+    }
+    return true;
+  }
+  if (const auto* number = std::get_if<ir::NumberTensor>(&expected)) {
+    if (!given.isTensor() || !given.toTensor().defined() || !given.toTensor().unsafeGetTensorImpl()->is_wrapped_number()) return false;
+    ir::NumberTensor now = bridge::number_of(given.toTensor(), /*plain=*/false);
+    if (!free_scalar(entry, expected)) return same_number(*number, now);
+    if (now.dtype != number->dtype || !std::holds_alternative<double>(now.number)) return false;
+    memory_.scalars[scalar++] = std::get<double>(now.number);
+    return true;
+  }
+  const auto& constant = std::get<c10::IValue>(expected);
+  if (entry.free_scalars && constant.isDouble()) {
+    if (!given.isDouble()) return false;
+    memory_.scalars[scalar++] = given.toDouble();
+    return true;
+  }
+  return same_constant(constant, given);
+}
+
+bool Replayer::matches(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack) {
+  if (!(entry.op == op)) return false;
+  if (entry.immediate) return true;  // runs for real, whatever its operands are
+  bound_now_.clear();
+  size_t first = stack.size() - entry.args.size(), scalar = entry.before.scalars;
+  for (size_t i = 0; i < entry.args.size(); ++i)
+    if (!matches_argument(entry, entry.args[i], stack[first + i], scalar)) {
+      mismatch_ = i;
+      unbind_new();
+      return false;
+    }
+  // An offset that the op states itself counts from the start of the storage.
+  if (entry.absolute_offset && slots_[std::get<TensorRef>(entry.args[0]).storage].moved != 0) {
+    unbind_new();
+    return false;
+  }
+  return true;
+}
+
+void Replayer::unbind_new() {
+  for (int32_t storage : bound_now_) {
+    numbers_.erase(slots_[storage].impl);
+    slots_[storage] = Slot{};
+  }
+  bound_now_.clear();
+}
+
+// Another stream that did the same up to here and goes on like this.
+bool Replayer::find_stream(const c10::OperatorHandle& op, const Stack& stack) {
+  std::shared_ptr<const Stream> current = stream_;
+  for (const auto& other : *streams_) {
+    if (other == current || shared_ops(*current, *other) < cursor_ || other->tape.ops.size() <= cursor_) continue;
+    stream_ = other;
+    slots_.resize(std::max(slots_.size(), other->tape.storages.size()));
+    memory_.scalars.resize(std::max(memory_.scalars.size(), other->tape.scalars.size()));
+    if (matches(other->tape.ops[cursor_], op, stack)) return true;
+  }
+  stream_ = current;
+  return false;
+}
+
+std::string Replayer::tell_difference(const TapeOp* entry, const c10::OperatorHandle& op, const Stack& stack) const {
+  std::string at = "op " + std::to_string(cursor_) + ": ";
+  if (!entry) return at + "the end became " + op_name(op);
+  if (!(entry->op == op)) return at + op_name(entry->op) + " became " + op_name(op);
+  const c10::IValue& given = stack[stack.size() - entry->args.size() + mismatch_];
+  std::string was = describe(entry->args[mismatch_]), is = describe(given);
+  return at + op_name(op) + ", argument " + std::to_string(mismatch_) + ": " + was + (was == is ? " became another one" : " became " + is);
+}
+
+// From here on the program runs for real and is recorded.
+void Replayer::depart(const std::string& difference) {
+  flush();
+  difference_ = difference;
+  shared_ = cursor_;
+  if (!options_.may_record) {
+    pass_through_ = true;
+    return release();
+  }
+  std::vector<int64_t> moved;
+  for (const Slot& slot : slots_) moved.push_back(slot.moved);
+  Tape tape = prefix(stream_->tape, cursor_, moved);
+  std::copy_n(memory_.scalars.begin(), tape.scalars.size(), tape.scalars.begin());
+  std::unordered_map<const c10::StorageImpl*, int32_t> live;
+  for (size_t s = 0; s < tape.storages.size(); ++s) {
+    const Slot& slot = slots_[s];
+    if (!slot.impl || slot.weak.use_count() == 0) continue;
+    live.emplace(slot.impl, static_cast<int32_t>(s));
+    tape.storages[s].weak = slot.weak;
+    tape.storages[s].bytes = slot.impl->nbytes();
+  }
+  release();
+  recorder_ = std::make_unique<Recorder>(options_, std::move(tape), std::move(live));
+  names_(*recorder_);
+}
+
+// ---- waiting ----
+
+void Replayer::on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  if (recorder_) return recorder_->on_call(op, keys, stack);
+  outer_run(op, keys, stack);
+}
+
+void Replayer::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  if (pass_through_) return inner_run(op, keys, stack);
+  if (recorder_) return recorder_->on_op(op, keys, stack);
+  std::unique_lock lock(mutex_);
+  const TapeOp* entry = expected();
+  bool other_op = !entry || !(entry->op == op);
+  if (other_op && is_composite(op)) {
+    lock.unlock();
+    return inner_decompose(op, keys, stack);
+  }
+  if (other_op || !matches(*entry, op, *stack)) {
+    size_t mismatch = mismatch_;
+    if (!find_stream(op, *stack)) {
+      mismatch_ = mismatch;
+      depart(tell_difference(entry, op, *stack));
+      lock.unlock();
+      return on_op(op, keys, stack);
+    }
+    entry = expected();
+  }
+  if (entry->immediate) return run_now(*entry, op, keys, stack, /*alone=*/false);
+  if (!can_wait(*entry) || !index_is_good(*entry, *stack)) {
+    flush();
+    return run_now(*entry, op, keys, stack, /*alone=*/true);
+  }
+  defer(*entry, stack);
+}
+
+// Memory that others may change or look at behind our back cannot have ops waiting to write it,
+// and what is read from it must be what it held when the op was called.
+bool Replayer::can_wait(const TapeOp& entry) {
+  bool wait = true;
+  for_each_operand(entry, [&](const TensorRef& ref) {
+    Slot& slot = slots_[ref.storage];
+    if (slot.owed) return;
+    if (!slot.armed) {
+      slot.armed = arm(slot.impl);
+      wait &= slot.armed;
+    }
+    if (slot.snapshot && slot.waiting && std::memcmp(slot.snapshot.get(), slot.impl->data(), slot.impl->nbytes()) != 0) flush();
+  });
+  for (const TapeWrite& write : entry.writes) {
+    Slot& slot = slots_[write.ref.storage];
+    wait &= slot.owed || (!slot.handed_out && slot.owns_memory());
+  }
+  return wait;
+}
+
+bool Replayer::index_is_good(const TapeOp& entry, const Stack& stack) {
+  for (int argument : index_arguments(entry.op)) {
+    bool there = true;
+    for_each_tensor(stack[stack.size() - entry.args.size() + argument], [&](const at::Tensor& index) {
+      auto known = numbers_.find(storage_of(index.unsafeGetTensorImpl()));
+      there &= known != numbers_.end() && !slots_[known->second].owed && !slots_[known->second].is_hidden;
+    });
+    if (!there) return true;
+  }
+  return indices_are_good(entry.op, stack);
+}
+
+void Replayer::hold(int32_t storage) {
+  Slot& slot = slots_[storage];
+  if (slot.waiting) return;
+  slot.waiting = true;
+  waiting_.push_back(storage);
+  if (slot.owed) return;
+  slot.held = c10::Storage(slot.weak.lock());
+  if (!slot.handed_out && slot.owns_memory()) return;
+  slot.snapshot = c10::GetCPUAllocator()->allocate(slot.impl->nbytes());
+  std::memcpy(slot.snapshot.get(), slot.impl->data(), slot.impl->nbytes());
+}
+
+void Replayer::hide(int32_t storage) {
+  Slot& slot = slots_[storage];
+  if (slot.owed || slot.is_hidden) return;
+  slot.range = AddressRange(slot.impl->nbytes());
+  slot.is_hidden = true;
+  slot.hidden = std::move(slot.impl->_mutable_data_ptr_no_checks());
+  slot.impl->_mutable_data_ptr_no_checks() = c10::DataPtr(const_cast<char*>(slot.range.begin()), c10::kCPU);
+}
+
+at::Tensor Replayer::make_result(const TensorRef& ref, const Origin& origin, const Stack& stack, size_t first) {
+  if (!ref.defined()) return {};
+  Slot& slot = slots_[ref.storage];
+  const Geometry& g = ref.geometry;
+  auto dtype = c10::scalarTypeToTypeMeta(g.dtype);
+  at::Tensor out;
+  if (origin.argument >= 0) {
+    const c10::IValue& operand = stack[first + origin.argument];
+    const at::Tensor& base = operand.isTensor() ? operand.toTensor() : operand.toListRef()[origin.item].toTensor();
+    if (origin.same) return base;
+    out = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(base.storage()), base.key_set(), dtype);
+  } else {
+    c10::Storage storage;
+    if (slot.impl) {
+      storage = c10::Storage(slot.weak.lock());
+    } else {
+      size_t bytes = stream_->tape.storages[ref.storage].bytes;
+      slot.range = AddressRange(bytes);
+      storage = make_placeholder(slot.range, bytes);
+      slot.impl = storage.unsafeGetStorageImpl();
+      slot.weak = storage.getWeakStorageImpl();
+      slot.owed = slot.armed = true;
+      numbers_.emplace(slot.impl, ref.storage);
+      owed_.push_back(ref.storage);
+    }
+    out = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), dtype);
+  }
+  int64_t moved = slot.moved / static_cast<int64_t>(dtype.itemsize());
+  out.unsafeGetTensorImpl()->set_sizes_and_strides(g.sizes, g.strides, g.offset + moved);
+  return out;
+}
+
+void Replayer::defer(const TapeOp& entry, Stack* stack) {
+  for_each_operand(entry, [&](const TensorRef& ref) { hold(ref.storage); });
+  for (const TapeWrite& write : entry.writes) hide(write.ref.storage);
+  size_t first = stack->size() - entry.args.size();
+  c10::SmallVector<c10::IValue, 3> results;
+  for (const TapeResult& result : entry.results) {
+    if (!result.is_list) {
+      results.emplace_back(make_result(result.items[0], result.origins[0], *stack, first));
+      continue;
+    }
+    c10::List<at::Tensor> list;
+    list.reserve(result.items.size());
+    for (size_t i = 0; i < result.items.size(); ++i) list.push_back(make_result(result.items[i], result.origins[i], *stack, first));
+    results.emplace_back(std::move(list));
+  }
+  stack->resize(first);
+  for (c10::IValue& result : results) stack->push_back(std::move(result));
+  if (waiting_ops_++ == 0) done_ = cursor_;  // ops that ran at once may lie before it
+  ++cursor_;
+  ++counts_.replayed;
+}
+
+// ---- running ----
+
+void Replayer::bind(const TensorRef& ref, const at::Tensor& tensor) {
+  if (!is_plain(tensor.unsafeGetTensorImpl())) return;
+  Slot& slot = slots_[ref.storage];
+  c10::StorageImpl* impl = storage_of(tensor.unsafeGetTensorImpl());
+  if (slot.impl || !numbers_.emplace(impl, ref.storage).second) return;
+  slot.impl = impl;
+  slot.weak = tensor.storage().getWeakStorageImpl();
+  slot.moved = (tensor.storage_offset() - ref.geometry.offset) * static_cast<int64_t>(tensor.itemsize());
+}
+
+void Replayer::run_now(const TapeOp& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack, bool alone) {
+  size_t count = entry.args.size(), first = stack->size() - count;
+  const auto& parameters = op.schema().arguments();
+  bool touches = false;
+  for (size_t i = 0; i < count; ++i)
+    for_each_tensor((*stack)[first + i], [&](const at::Tensor& tensor) {
+      if (!tensor.has_storage()) return;
+      auto known = numbers_.find(storage_of(tensor.unsafeGetTensorImpl()));
+      if (known == numbers_.end()) return;
+      const Slot& slot = slots_[known->second];
+      touches |= slot.owed || slot.is_hidden || (slot.waiting && parameters[i].alias_info());
+    });
+  if (touches) flush();
+  for (size_t i = 0; i < count; ++i)
+    if (parameters[i].alias_info()) for_each_tensor((*stack)[first + i], [&](const at::Tensor& tensor) { release_arm(tensor); });
+  mutex_.unlock();
+  try {
+    inner_run(op, keys, stack);
+  } catch (...) {
+    mutex_.lock();
+    throw;
+  }
+  mutex_.lock();
+  for (size_t r = 0; r < entry.results.size(); ++r) {
+    const TapeResult& result = entry.results[r];
+    const c10::IValue& value = (*stack)[stack->size() - entry.results.size() + r];
+    size_t i = 0;
+    for_each_tensor(value, [&](const at::Tensor& tensor) {
+      if (i >= result.items.size()) return;
+      const TensorRef& ref = result.items[i++];
+      if (!ref.defined() || !tensor.has_storage()) return;
+      bind(ref, tensor);
+      Slot& slot = slots_[ref.storage];
+      if (entry.births && slot.impl && !slot.armed) slot.armed = arm(slot.impl);
+    });
+  }
+  ++cursor_;
+  if (alone) done_ = cursor_;
+}
+
+void Replayer::flush() {
+  if (flushing_) return;
+  if (waiting_ops_ == 0) {
+    done_ = cursor_;
+    return;
+  }
+  flushing_ = true;
+  ++counts_.flushes;
+  Unannounced quiet;
+  std::vector<int32_t> live;
+  for (int32_t storage : owed_)
+    if (slots_[storage].weak.use_count() > 0) live.push_back(storage);
+  memory_.resize(slots_.size());
+  for (int32_t storage : waiting_) {
+    Slot& slot = slots_[storage];
+    if (slot.owed) continue;
+    const void* begin = slot.snapshot ? slot.snapshot.get() : slot.is_hidden ? slot.hidden.get() : slot.impl->data();
+    memory_.lend(storage, begin, slot.impl->nbytes(), slot.moved);
+  }
+  std::exception_ptr error;
+  try {
+    if (!runner_ || !runner_({*stream_, done_, cursor_, live}, memory_)) {
+      ++counts_.op_by_op;
+      run_ops(stream_->tape, done_, cursor_, memory_);
+    }
+  } catch (...) {
+    error = std::current_exception();
+    pass_through_ = true;
+  }
+  settle(live);
+  flushing_ = false;
+  if (error) std::rethrow_exception(error);
+}
+
+// Fills what is owed and shows what was hidden.
+void Replayer::settle(const std::vector<int32_t>& live) {
+  for (int32_t storage : live) {
+    Slot& slot = slots_[storage];
+    c10::intrusive_ptr<c10::StorageImpl> impl = slot.weak.lock();
+    if (!impl) continue;
+    if (memory_.has(storage)) {
+      impl->set_data_ptr_noswap(memory_.take(storage, impl->nbytes()));
+    } else {  // an op before it failed; in the program it would not exist
+      c10::DataPtr nothing = c10::GetCPUAllocator()->allocate(impl->nbytes());
+      std::memset(nothing.get(), 0, impl->nbytes());
+      impl->set_data_ptr_noswap(std::move(nothing));
+    }
+  }
+  for (int32_t storage : owed_) slots_[storage].owed = false;
+  owed_.clear();
+  for (int32_t storage : waiting_) {
+    Slot& slot = slots_[storage];
+    if (slot.is_hidden) slot.impl->set_data_ptr_noswap(std::move(slot.hidden));
+    slot.is_hidden = slot.waiting = false;
+    slot.snapshot = {};
+    slot.held = {};
+  }
+  waiting_.clear();
+  memory_.clear();
+  done_ = cursor_;
+  waiting_ops_ = 0;
+}
+
+void Replayer::on_access(c10::StorageImpl* storage) {
+  std::lock_guard lock(mutex_);
+  auto known = numbers_.find(storage);
+  if (known == numbers_.end() || recorder_) return;
+  Slot& slot = slots_[known->second];
+  if (slot.waiting || slot.owed) flush();
+  slot.armed = false;
+  slot.handed_out = true;
+}
+
+bool Replayer::on_fault(const char* address) {
+  std::lock_guard lock(mutex_);
+  for (Slot& slot : slots_) {
+    if (!slot.range.begin() || !slot.range.contains(address)) continue;
+    try {
+      if (slot.owed || slot.is_hidden) flush();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "tenon: a tensor was read through a const pointer, but computing it failed: %s\n", error.what());
+      return false;
+    }
+    auto impl = slot.weak.lock();
+    if (!impl) return false;
+    slot.range.show(impl->data());
+    slot.shown = true;
+    return true;
+  }
+  return false;
+}
+
+void Replayer::release_arm(const at::Tensor& tensor) {
+  if (!tensor.has_storage()) return;
+  auto known = numbers_.find(storage_of(tensor.unsafeGetTensorImpl()));
+  if (known == numbers_.end() || !slots_[known->second].armed) return;
+  slots_[known->second].armed = false;
+  disarm(slots_[known->second].impl);
+}
+
+void Replayer::release() {
+  bool keep = others_enlisted();
+  for (Slot& slot : slots_) {
+    if (!slot.armed) continue;
+    slot.armed = false;
+    if (auto impl = slot.weak.lock(); impl && !keep) disarm(impl.get());
+  }
+}
+
+void Replayer::end_stream() {
+  flush();
+  whole_ = cursor_ == stream_->tape.ops.size();
+  for (const auto& other : *streams_)
+    if (!whole_ && shared_ops(*stream_, *other) >= cursor_ && other->tape.ops.size() == cursor_) {
+      stream_ = other;
+      whole_ = true;
+    }
+  if (!whole_) depart("it ended after " + std::to_string(cursor_) + " ops");
+}
+
+void Replayer::finish() {
+  std::lock_guard lock(mutex_);
+  std::exception_ptr error;
+  try {
+    if (!recorder_ && !pass_through_) end_stream();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  release();
+  for (Slot& slot : slots_)
+    if (slot.shown) slot.range.close();
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace tenon::capture

@@ -1,0 +1,124 @@
+// Replayer: a listener that lets the user's C++ run again and compares what it does with recorded
+// streams. As long as they agree nothing is executed: ops wait, and their results are placeholders
+// with true sizes, types and autograd history. What waits is run when somebody needs its contents
+// (the host, an op that cannot wait), when the program leaves the known streams, and at the end.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/call_memory.h"
+#include "capture/placeholder.h"
+#include "capture/recorder.h"
+#include "capture/stream.h"
+
+namespace tenon::capture {
+
+// Ops [begin, end) of a stream, and the storages whose contents are needed afterwards.
+struct Stretch {
+  const Stream& stream;
+  size_t begin, end;
+  const std::vector<int32_t>& live;
+};
+
+// A faster way to run a stretch than op by op. True if it ran; then `live` is in `memory`.
+using StretchRunner = std::function<bool(const Stretch&, CallMemory&)>;
+
+struct ReplayCounts {
+  size_t replayed = 0;  // ops that waited
+  size_t flushes = 0;
+  size_t op_by_op = 0;  // of those, without a graph
+};
+
+class Replayer : public Listener, public Debtor {
+ public:
+  // `names` tells a recorder what the arguments and the state are called, if it comes to that.
+  Replayer(std::shared_ptr<const StreamList> streams, RecordOptions options, StretchRunner runner, std::function<void(Recorder&)> names);
+
+  void on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) override;
+  void on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) override;
+  void on_access(c10::StorageImpl* storage) override;
+  bool on_fault(const char* address) override;
+
+  // The program returned, or threw: runs what waits and lets go of everything. Call it once.
+  void finish();
+
+  // After finish. The stream that the call followed to its end, or null; else what it did instead.
+  std::shared_ptr<const Stream> followed() const { return whole_ ? stream_ : nullptr; }
+  Recorder* recorder() { return recorder_.get(); }
+  const Stream* parent() const { return stream_.get(); }
+  size_t shared() const { return shared_; }
+  const std::string& difference() const { return difference_; }
+  const ReplayCounts& counts() const { return counts_; }
+
+ private:
+  struct Slot {
+    c10::StorageImpl* impl = nullptr;
+    c10::weak_intrusive_ptr<c10::StorageImpl> weak{c10::intrusive_ptr<c10::StorageImpl>()};
+    bool owed = false;     // a placeholder whose contents wait
+    bool waiting = false;  // ops that wait read or write it
+    bool armed = false;
+    bool handed_out = false;  // the program holds a pointer to it
+    int64_t moved = 0;        // bytes from the tape's place to this call's
+    c10::Storage held;        // its memory, while ops wait for it
+    c10::DataPtr snapshot;    // what they are to read, if that may change
+    c10::DataPtr hidden;      // the pointer that its storage does not show
+    bool is_hidden = false;
+    AddressRange range;
+    bool shown = false;  // the range
+
+    // `from_blob` without a deleter: the memory may go away, or change, without a word.
+    bool owns_memory() const {
+      return impl->nbytes() == 0 || (is_hidden ? hidden : impl->_mutable_data_ptr_no_checks()).get_context() != nullptr;
+    }
+  };
+
+  const TapeOp* expected() const { return cursor_ < stream_->tape.ops.size() ? &stream_->tape.ops[cursor_] : nullptr; }
+  bool matches(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack);
+  bool matches_argument(const TapeOp& entry, const TapeArgument& expected, const c10::IValue& given, size_t& scalar);
+  bool matches_tensor(const TensorRef& ref, const c10::TensorImpl* tensor);
+  void unbind_new();
+  bool find_stream(const c10::OperatorHandle& op, const Stack& stack);
+  std::string tell_difference(const TapeOp* entry, const c10::OperatorHandle& op, const Stack& stack) const;
+  void depart(const std::string& difference);
+
+  void run_now(const TapeOp& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack, bool alone);
+  void defer(const TapeOp& entry, Stack* stack);
+  bool can_wait(const TapeOp& entry);
+  bool index_is_good(const TapeOp& entry, const Stack& stack);
+  void bind(const TensorRef& ref, const at::Tensor& tensor);
+  at::Tensor make_result(const TensorRef& ref, const Origin& origin, const Stack& stack, size_t first);
+  void hold(int32_t storage);
+  void hide(int32_t storage);
+  void flush();
+  void settle(const std::vector<int32_t>& live);
+  void release_arm(const at::Tensor& tensor);
+  void release();
+  void end_stream();
+
+  std::shared_ptr<const StreamList> streams_;
+  RecordOptions options_;
+  StretchRunner runner_;
+  std::function<void(Recorder&)> names_;
+
+  mutable std::recursive_mutex mutex_;
+  std::shared_ptr<const Stream> stream_;
+  std::unique_ptr<Recorder> recorder_;  // since the program departed
+  bool pass_through_ = false;           // after an error of ours
+  size_t cursor_ = 0, done_ = 0, shared_ = 0;
+  size_t waiting_ops_ = 0;  // of those from done_ to cursor_
+  bool whole_ = false;
+  std::string difference_;
+  size_t mismatch_ = 0;  // the argument that did not match
+  std::vector<Slot> slots_;
+  std::vector<int32_t> waiting_, owed_, bound_now_;
+  bool flushing_ = false;
+  std::unordered_map<const c10::StorageImpl*, int32_t> numbers_;
+  CallMemory memory_;
+  ReplayCounts counts_;
+};
+
+}  // namespace tenon::capture

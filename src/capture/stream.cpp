@@ -1,0 +1,81 @@
+#include "capture/stream.h"
+
+#include <algorithm>
+
+namespace tenon::capture {
+namespace {
+
+// A stream outlives the run that it came from.
+void forget_run(Tape& tape) {
+  c10::weak_intrusive_ptr<c10::StorageImpl> no_storage{c10::intrusive_ptr<c10::StorageImpl>()};
+  c10::weak_intrusive_ptr<c10::TensorImpl> no_tensor{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
+  for (TapeStorage& storage : tape.storages) storage.weak = no_storage;
+  for (External& external : tape.externals) {
+    external.weak = no_tensor;
+    external.weak_storage = no_storage;
+    external.number.reset();  // replays read it anew
+  }
+  tape.nodes_run.clear();
+}
+
+}  // namespace
+
+std::shared_ptr<const Stream> Streams::add(Tape tape, const Stream* parent, size_t shared) {
+  auto stream = std::make_shared<Stream>();
+  stream->tape = std::move(tape);
+  forget_run(stream->tape);
+  std::lock_guard lock(mutex_);
+  stream->number = next_++;
+  stream->common.assign(stream->number, 0);
+  for (const auto& other : *list_)
+    if (parent) stream->common[other->number] = other.get() == parent ? shared : std::min(shared, shared_ops(*parent, *other));
+  auto list = std::make_shared<StreamList>(*list_);
+  list->insert(list->begin(), stream);
+  list_ = std::move(list);
+  return stream;
+}
+
+std::shared_ptr<const StreamList> Streams::list() const {
+  std::lock_guard lock(mutex_);
+  return list_;
+}
+
+void Streams::prefer(const Stream& stream) {
+  std::lock_guard lock(mutex_);
+  if (list_->empty() || list_->front().get() == &stream) return;
+  auto list = std::make_shared<StreamList>(*list_);
+  auto at = std::find_if(list->begin(), list->end(), [&](const auto& s) { return s.get() == &stream; });
+  if (at != list->end()) std::rotate(list->begin(), at, at + 1);
+  list_ = std::move(list);
+}
+
+void Streams::clear() {
+  std::lock_guard lock(mutex_);
+  list_ = std::make_shared<StreamList>();
+}
+
+size_t shared_ops(const Stream& a, const Stream& b) {
+  if (&a == &b) return a.tape.ops.size();
+  return a.number > b.number ? a.common[b.number] : b.common[a.number];
+}
+
+Tape prefix(const Tape& tape, size_t ops, const std::vector<int64_t>& moved) {
+  Tape out;
+  TapeMark end = ops < tape.ops.size() ? tape.ops[ops].before : TapeMark{tape.storages.size(), tape.externals.size(), tape.scalars.size()};
+  out.ops.assign(tape.ops.begin(), tape.ops.begin() + static_cast<ptrdiff_t>(ops));
+  out.storages.assign(tape.storages.begin(), tape.storages.begin() + static_cast<ptrdiff_t>(end.storages));
+  out.externals.assign(tape.externals.begin(), tape.externals.begin() + static_cast<ptrdiff_t>(end.externals));
+  out.scalars.assign(tape.scalars.begin(), tape.scalars.begin() + static_cast<ptrdiff_t>(end.scalars));
+  out.handles = tape.handles;
+  auto move = [&](TensorRef& ref) {
+    if (ref.defined() && moved[ref.storage] != 0)
+      ref.geometry.offset += moved[ref.storage] / static_cast<int64_t>(c10::elementSize(ref.geometry.dtype));
+  };
+  if (std::any_of(moved.begin(), moved.end(), [](int64_t bytes) { return bytes != 0; })) {
+    for (TapeOp& op : out.ops) for_each_ref(op, move);
+    for (External& external : out.externals) move(external.ref);
+  }
+  return out;
+}
+
+}  // namespace tenon::capture

@@ -1,0 +1,43 @@
+// Streams: the tapes that one compiled function has shown so far, as a tree. Two streams agree in
+// their ops, constants and storage numbers up to where they part.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "capture/tape.h"
+
+namespace tenon::capture {
+
+struct Stream {
+  Tape tape;
+  size_t number = 0;
+  std::vector<size_t> common;  // per stream of a lower number: how many ops they share
+};
+
+using StreamList = std::vector<std::shared_ptr<const Stream>>;  // the newest first
+
+class Streams {
+ public:
+  // `parent` may be null; the new tape has its first `shared` ops from there.
+  std::shared_ptr<const Stream> add(Tape tape, const Stream* parent, size_t shared);
+  std::shared_ptr<const StreamList> list() const;
+  // To the front: it is tried first from now on.
+  void prefer(const Stream& stream);
+  size_t size() const { return list()->size(); }
+  void clear();
+
+ private:
+  mutable std::mutex mutex_;
+  size_t next_ = 0;
+  std::shared_ptr<const StreamList> list_ = std::make_shared<StreamList>();
+};
+
+// How many ops two streams of one set share.
+size_t shared_ops(const Stream& a, const Stream& b);
+
+// The first `ops` ops of a tape. `moved`: bytes by which each storage's tensors lie elsewhere now.
+Tape prefix(const Tape& tape, size_t ops, const std::vector<int64_t>& moved);
+
+}  // namespace tenon::capture

@@ -1,0 +1,193 @@
+#include "driver/checked.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "bridge/convert.h"
+#include "capture/source.h"
+#include "driver/graphs.h"
+#include "driver/scopes.h"
+#include "ir/graph/print.h"
+#include "passes/eliminate_dead.h"
+
+namespace tenon::driver {
+namespace {
+
+// How many streams a function may have; after that, calls that none of them fits run as they are.
+constexpr size_t kStreams = 16;
+
+capture::Geometry geometry_of(const ir::TensorType& type) {
+  capture::Geometry g;
+  g.dtype = bridge::from_dtype(type.dtype);
+  g.offset = type.offset;
+  g.sizes.assign(type.sizes.begin(), type.sizes.end());
+  g.strides.assign(type.strides.begin(), type.strides.end());
+  return g;
+}
+
+// The tensor with which a storage was born.
+capture::TensorRef whole(const capture::Tape& tape, int32_t storage) {
+  for (const capture::TapeResult& result : tape.ops[tape.storages[storage].born].results)
+    for (const capture::TensorRef& ref : result.items)
+      if (ref.storage == storage) return ref;
+  return {};
+}
+
+// A storage that holds the tensor at the geometry's place.
+c10::Storage storage_with(const at::Tensor& tensor, const capture::Geometry& g) {
+  if (tensor.strides() == c10::IntArrayRef(g.strides) && tensor.storage_offset() == g.offset) return tensor.storage();
+  at::Tensor laid_out = bridge::empty_of(capture::to_type(g));
+  laid_out.copy_(tensor);
+  return laid_out.storage();
+}
+
+}  // namespace
+
+void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Outcome()>& body) {
+  auto names = [&](capture::Recorder& recorder) {
+    for (size_t i = 0; i < in.tensors.size(); ++i)
+      recorder.name(*in.tensors[i], capture::External::Kind::argument, static_cast<int32_t>(i), "argument " + std::to_string(i));
+    detail::WatchedParts parts;
+    for (const Watched& watched : options_.watch) watched.list(parts);
+    for (auto& [name, tensor] : parts.tensors) recorder.name(tensor, capture::External::Kind::state, 0, name);
+  };
+  auto start = std::chrono::steady_clock::now();
+  auto streams = streams_.list();
+  capture::RecordOptions record{options_.fullgraph, streams->size() < kStreams};
+  auto replayer = std::make_shared<capture::Replayer>(
+      streams, record, [this](const capture::Stretch& stretch, capture::CallMemory& memory) { return run_stretch(stretch, memory); },
+      names);
+  capture::Enlisted enlisted(replayer);
+  try {
+    PlainTorchScript plain;
+    capture::ListenScope listen(replayer.get());
+    body();
+  } catch (...) {
+    replayer->finish();  // an op that waited may have failed before: then that is the error
+    throw;
+  }
+  replayer->finish();
+  learn(*replayer, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+}
+
+void CheckedCalls::learn(capture::Replayer& replayer, double seconds) {
+  std::lock_guard lock(mutex_);
+  ++counts_.calls;
+  if (auto stream = replayer.followed()) {
+    ++(replayer.counts().op_by_op == 0 ? counts_.answered : counts_.replayed);
+    streams_.prefer(*stream);
+    return;
+  }
+  capture::Recorder* recorder = replayer.recorder();
+  if (!recorder) {
+    ++counts_.plain;
+    return;
+  }
+  ++counts_.recorded;
+  phases_.seconds[static_cast<size_t>(Phase::record)] += seconds;
+  note_breaks(recorder->tape(), replayer.shared());
+  if (!replayer.difference().empty()) counts_.recompiles.push_back({"replay", replayer.difference()});
+  counts_.program_ops = recorder->tape().ops.size();
+  streams_.add(std::move(recorder->tape()), replayer.parent(), replayer.shared());
+}
+
+void CheckedCalls::note_breaks(const capture::Tape& tape, size_t first_op) {
+  for (const capture::BreakEvent& event : tape.breaks) {
+    if (event.before_op < first_op) continue;
+    std::string where = capture::user_line(event.frames);
+    auto known = std::find_if(counts_.breaks.begin(), counts_.breaks.end(),
+                              [&](const Explanation::Break& b) { return b.op == event.op && b.where == where; });
+    if (known != counts_.breaks.end()) ++known->count;
+    else counts_.breaks.push_back({event.op, event.what, where, event.instead, 1});
+  }
+}
+
+std::shared_ptr<CheckedCalls::Plan> CheckedCalls::find_plan(const capture::Stretch& stretch) {
+  std::lock_guard lock(mutex_);
+  auto& plans = plans_[{stretch.stream.number, stretch.begin, stretch.end}];
+  auto it = std::find_if(plans.begin(), plans.end(), [&](const auto& plan) { return plan->live == stretch.live; });
+  if (it == plans.end()) {
+    auto plan = std::make_shared<Plan>();
+    plan->live = stretch.live;
+    plans.push_back(plan);
+    it = plans.end() - 1;
+  }
+  Plan& plan = **it;
+  if (++plan.met >= 2 && !plan.executable && !plan.hopeless) {
+    plan.hopeless = true;  // until it is built
+    build_plan(plan, stretch);
+  }
+  if (plan.hopeless || !plan.executable) return nullptr;
+  ++plan.ran;
+  return *it;
+}
+
+void CheckedCalls::build_plan(Plan& plan, const capture::Stretch& stretch) {
+  const capture::Tape& tape = stretch.stream.tape;
+  capture::Results results;
+  for (int32_t storage : stretch.live) {
+    results.refs.push_back(whole(tape, storage));
+    plan.outputs.push_back(results.refs.back().geometry);
+  }
+  try {
+    plan.functional = phases_.time(Phase::functionalize, [&] {
+      auto functional =
+          capture::functionalize(tape, {.begin = stretch.begin, .end = stretch.end, .by_storage = true}, results, options_.name);
+      passes::eliminate_dead(functional.graph);
+      return functional;
+    });
+    for (const std::string& text : plan.functional.obstacles)
+      if (std::find(counts_.obstacles.begin(), counts_.obstacles.end(), text) == counts_.obstacles.end()) counts_.obstacles.push_back(text);
+    if (!plan.functional.obstacles.empty()) return;
+    ir::Graph graph = plan.functional.graph;
+    phases_.time(Phase::verify, [&] { check_graph(graph); });
+    for (const ir::Input& input : graph.inputs) plan.inputs.push_back(geometry_of(graph.values[input.value].type));
+    plan.executable = phases_.time(Phase::build, [&] { return build(options_.backend, std::move(graph), plan.functional.resources); });
+    plan.hopeless = false;
+  } catch (const std::exception& error) {
+    counts_.obstacles.push_back(error.what());  // a fault of ours must not reach the program
+  }
+}
+
+bool CheckedCalls::run_stretch(const capture::Stretch& stretch, capture::CallMemory& memory) {
+  std::shared_ptr<Plan> plan = find_plan(stretch);
+  if (!plan) return false;
+  std::vector<double> scalars;
+  for (int32_t number : plan->functional.scalars) scalars.push_back(memory.scalars[number]);
+  std::vector<at::Tensor> inputs;
+  for (size_t i = 0; i < plan->inputs.size(); ++i) {
+    const capture::InputBinding& binding = plan->functional.inputs[i];
+    if (binding.whole_storage && memory.is_moved(binding.storage)) return false;
+    inputs.push_back(memory.tensor(binding.storage, plan->inputs[i]));
+  }
+  std::vector<at::Tensor> outputs = plan->executable->run(std::move(inputs), runtime::RunMode::kernels, scalars);
+  for (size_t i = 0; i < plan->live.size(); ++i) {
+    const capture::ResultBinding& result = plan->functional.results[i];
+    memory.put(plan->live[i], storage_with(outputs[result.index], plan->outputs[i]));
+  }
+  return true;
+}
+
+void CheckedCalls::explain(Explanation& out) {
+  std::lock_guard lock(mutex_);
+  out.calls = counts_.calls;
+  out.answered = counts_.answered;
+  out.replayed = counts_.replayed;
+  out.recorded = counts_.recorded;
+  out.plain = counts_.plain;
+  out.program_ops = counts_.program_ops;
+  out.breaks = counts_.breaks;
+  out.recompiles = counts_.recompiles;
+  out.obstacles = counts_.obstacles;
+  for (auto& [place, plans] : plans_)
+    for (const auto& plan : plans) {
+      if (!plan->executable) continue;
+      auto [stream, begin, end] = place;
+      out.graphs.push_back({ir::print(plan->executable->graph()),
+                            "ops " + std::to_string(begin) + " to " + std::to_string(end) + " of stream " + std::to_string(stream),
+                            plan->executable->graph().nodes.size(), plan->ran});
+    }
+  for (size_t i = 0; i < phases_.seconds.size(); ++i) out.phases.emplace_back(phase_name(static_cast<Phase>(i)), phases_.seconds[i]);
+}
+
+}  // namespace tenon::driver

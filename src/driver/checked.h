@@ -1,0 +1,53 @@
+// Checked calls: the user's C++ runs on every call, under a replayer. Known stretches of what it
+// does are answered by graphs.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "capture/functionalize.h"
+#include "capture/replayer.h"
+#include "driver/backends.h"
+#include "driver/phases.h"
+#include "tenon/inspect.h"
+
+namespace tenon::driver {
+
+class CheckedCalls {
+ public:
+  explicit CheckedCalls(const Options& options) : options_(options) {}
+
+  void call(const detail::Leaves& in, const std::function<detail::Outcome()>& body);
+  void explain(Explanation& out);
+
+ private:
+  // A graph for a stretch of a stream.
+  struct Plan {
+    std::vector<int32_t> live;  // storages whose contents it leaves
+    size_t met = 0;             // it is built when its stretch comes for the second time
+    size_t ran = 0;
+    bool hopeless = false;
+    capture::Functional functional;
+    std::vector<capture::Geometry> inputs, outputs;
+    std::shared_ptr<const Executable> executable;
+  };
+  using Place = std::tuple<size_t, size_t, size_t>;  // stream, begin, end
+
+  bool run_stretch(const capture::Stretch& stretch, capture::CallMemory& memory);
+  std::shared_ptr<Plan> find_plan(const capture::Stretch& stretch);
+  void build_plan(Plan& plan, const capture::Stretch& stretch);
+  void learn(capture::Replayer& replayer, double seconds);
+  void note_breaks(const capture::Tape& tape, size_t first_op);
+
+  const Options& options_;
+  capture::Streams streams_;
+  std::mutex mutex_;  // over the rest
+  std::map<Place, std::vector<std::shared_ptr<Plan>>> plans_;
+  Phases phases_;
+  Explanation counts_;
+};
+
+}  // namespace tenon::driver

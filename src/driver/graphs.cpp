@@ -1,0 +1,23 @@
+#include "driver/graphs.h"
+
+#include <cstdlib>
+
+#include "base/error.h"
+#include "ir/graph/parse.h"
+#include "ir/graph/print.h"
+#include "ir/graph/verify.h"
+
+namespace tenon::driver {
+
+void check_graph(const ir::Graph& graph) {
+  ir::verify(graph);
+  // The text form is the interface to other backends and to tools: it must tell everything.
+  static const bool check_text = std::getenv("TENON_CHECK_TEXT") != nullptr;
+  if (!check_text) return;
+  std::string text = ir::print(graph);
+  ir::Graph again = ir::parse(text);
+  ir::verify(again);
+  if (ir::print(again) != text) throw InternalError("a graph changed on its way through text:\n" + text);
+}
+
+}  // namespace tenon::driver

@@ -1,0 +1,11 @@
+// What every graph goes through before it is built.
+#pragma once
+
+#include "ir/graph/graph.h"
+
+namespace tenon::driver {
+
+// Throws InternalError unless it verifies and, under TENON_CHECK_TEXT, survives its text form.
+void check_graph(const ir::Graph& graph);
+
+}  // namespace tenon::driver
