@@ -41,17 +41,18 @@ struct Registration {
   torch::Library outer, inner;
 };
 
-c10::DispatchKeySet registered_keys(bool wanted) {
+c10::DispatchKeySet registered_keys(bool wanted, Level level) {
   static Registration* registration = new Registration;  // lives as long as the dispatcher
   (void)registration;
-  return wanted ? c10::DispatchKeySet({kOuter, kInner}) : c10::DispatchKeySet();
+  if (!wanted) return {};
+  return level == Level::both ? c10::DispatchKeySet({kOuter, kInner}) : c10::DispatchKeySet(kInner);
 }
 
 }  // namespace
 
-ListenScope::ListenScope(Listener* listener)
+ListenScope::ListenScope(Listener* listener, Level level)
     : previous_(t_listener),
-      on_(registered_keys(listener != nullptr)),
+      on_(registered_keys(listener != nullptr, level)),
       off_(listener ? c10::DispatchKeySet() : c10::DispatchKeySet({kOuter, kInner})) {
   t_listener = listener;
 }

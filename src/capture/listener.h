@@ -22,10 +22,12 @@ class Listener {
   virtual void on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) = 0;
 };
 
-// Switches both listeners on for this thread while it lives; nests. nullptr switches them off.
+enum class Level : uint8_t { inner, both };
+
+// Switches listening on for this thread while it lives; nests. nullptr switches it off.
 class ListenScope {
  public:
-  explicit ListenScope(Listener* listener);
+  explicit ListenScope(Listener* listener, Level level = Level::both);
   ~ListenScope();
   ListenScope(const ListenScope&) = delete;
   ListenScope& operator=(const ListenScope&) = delete;

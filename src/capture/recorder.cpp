@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "capture/index_check.h"
 #include "capture/source.h"
 #include "ops/table.h"
 
@@ -149,13 +150,19 @@ void Recorder::name(const at::Tensor& tensor, External::Kind kind, int32_t index
   if (tensor.defined()) names_.emplace(tensor.unsafeGetTensorImpl(), Name{kind, index, std::move(text)});
 }
 
+Geometry Recorder::place_of(const at::Tensor& tensor, int32_t storage) const {
+  Geometry g = geometry_of(tensor);
+  g.offset -= tape_.storages[storage].moved / static_cast<int64_t>(tensor.itemsize());
+  return g;
+}
+
 TensorRef Recorder::refer(const at::Tensor& tensor) {
   if (!tensor.defined() || !supported(tensor)) return {};
   int32_t storage = storage_number(tensor);
   if (storage < 0) storage = tape_.externals[meet(tensor)].ref.storage;
   else if (tape_.storages[storage].born < 0 && tensor.requires_grad()) recognise(tensor, storage);
   auto handle = handles_.find(tensor.unsafeGetTensorImpl());
-  return {storage, geometry_of(tensor), tensor.requires_grad(), handle == handles_.end() ? -1 : handle->second};
+  return {storage, place_of(tensor, storage), tensor.requires_grad(), handle == handles_.end() ? -1 : handle->second};
 }
 
 // Met before through `p.data()`, and now as itself: this is the one that gradients belong to.
@@ -216,7 +223,7 @@ TensorRef Recorder::note_result(const at::Tensor& tensor) {
   if (!tensor.defined() || !supported(tensor)) return {};
   int32_t storage = number_storage(tensor, static_cast<int32_t>(tape_.ops.size()));
   int32_t handle = handles_[tensor.unsafeGetTensorImpl()] = tape_.handles++;
-  return {storage, geometry_of(tensor), tensor.requires_grad(), handle};
+  return {storage, place_of(tensor, storage), tensor.requires_grad(), handle};
 }
 
 bool Recorder::meet_break(const c10::OperatorHandle& op, const OpFacts& facts, const Stack& stack, size_t first) {
@@ -245,6 +252,8 @@ bool Recorder::must_run_at_once(const TapeOp& entry, const OpFacts& facts, bool 
   if (is_break || facts.random || facts.no_result || facts.foreign || entry.births) return true;
   if (entry.op.hasTag(at::Tag::inplace_view) || facts.name == "aten::_lazy_clone") return true;
   if (tape_.obstacles.size() != obstacles_before) return true;  // tensors that are not plain ones
+  if (entry.absolute_offset)
+    if (const auto* ref = std::get_if<TensorRef>(&entry.args[0]); ref->defined() && tape_.storages[ref->storage].moved != 0) return true;
   for (const TapeResult& result : entry.results)
     for (size_t i = 0; i < result.items.size(); ++i)
       if (result.items[i].defined() && tape_.storages[result.items[i].storage].born < static_cast<int32_t>(tape_.ops.size()) &&
@@ -309,6 +318,8 @@ void Recorder::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, St
   note_writes(entry, *stack, first);
   entry.may_throw = facts.row && facts.row->may_throw;
   entry.births = facts.row && facts.row->birth;
+  entry.default_dtype = c10::get_default_dtype_as_scalartype();
+  entry.takes_indices = !index_arguments(op).empty();
   entry.absolute_offset = facts.name.rfind("aten::as_strided", 0) == 0;
   if (facts.row) entry.overwrites = facts.row->overwrites;
   entry.no_grad = !at::GradMode::is_enabled();

@@ -65,6 +65,7 @@ class Recorder : public Listener {
   TapeArgument note_tensor(const at::Tensor& tensor);
   TapeArgument note_argument(const c10::IValue& value);
   TensorRef note_result(const at::Tensor& tensor);
+  Geometry place_of(const at::Tensor& tensor, int32_t storage) const;
   void note_scalars(TapeOp& entry);
   void note_writes(TapeOp& entry, const Stack& stack, size_t first);
   bool must_run_at_once(const TapeOp& entry, const struct OpFacts& facts, bool is_break, size_t obstacles_before) const;

@@ -57,6 +57,7 @@ Replayer::Replayer(std::shared_ptr<const StreamList> streams, RecordOptions opti
   }
   stream_ = streams_->front();
   slots_.resize(stream_->tape.storages.size());
+  numbers_.reserve(slots_.size());
   memory_.scalars.resize(stream_->tape.scalars.size());
 }
 
@@ -73,7 +74,7 @@ bool Replayer::matches_tensor(const TensorRef& ref, const c10::TensorImpl* tenso
   if (slot.impl) return slot.impl == storage && slot.moved == away;
   // Met for the first time. It must be new to this call if it was new to the recorded one.
   const TapeStorage& recorded = stream_->tape.storages[ref.storage];
-  if (recorded.born >= 0 || storage->nbytes() < recorded.bytes || !numbers_.emplace(storage, ref.storage).second) return false;
+  if (recorded.born >= 0 || storage->nbytes() < recorded.bytes || !numbers_.insert(storage, ref.storage)) return false;
   slot.impl = storage;
   slot.weak = tensor->unsafe_storage().getWeakStorageImpl();
   slot.moved = away;
@@ -119,6 +120,7 @@ bool Replayer::matches_argument(const TapeOp& entry, const TapeArgument& expecte
 bool Replayer::matches(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack) {
   if (!(entry.op == op)) return false;
   if (entry.immediate) return true;  // runs for real, whatever its operands are
+  if (entry.default_dtype != c10::get_default_dtype_as_scalartype()) return false;
   bound_now_.clear();
   size_t first = stack.size() - entry.args.size(), scalar = entry.before.scalars;
   for (size_t i = 0; i < entry.args.size(); ++i)
@@ -175,9 +177,7 @@ void Replayer::depart(const std::string& difference) {
     pass_through_ = true;
     return release();
   }
-  std::vector<int64_t> moved;
-  for (const Slot& slot : slots_) moved.push_back(slot.moved);
-  Tape tape = prefix(stream_->tape, cursor_, moved);
+  Tape tape = prefix(stream_->tape, cursor_);
   std::copy_n(memory_.scalars.begin(), tape.scalars.size(), tape.scalars.begin());
   std::unordered_map<const c10::StorageImpl*, int32_t> live;
   for (size_t s = 0; s < tape.storages.size(); ++s) {
@@ -185,7 +185,7 @@ void Replayer::depart(const std::string& difference) {
     if (!slot.impl || slot.weak.use_count() == 0) continue;
     live.emplace(slot.impl, static_cast<int32_t>(s));
     tape.storages[s].weak = slot.weak;
-    tape.storages[s].bytes = slot.impl->nbytes();
+    tape.storages[s].moved = slot.moved;
   }
   release();
   recorder_ = std::make_unique<Recorder>(options_, std::move(tape), std::move(live));
@@ -220,7 +220,7 @@ void Replayer::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, St
     entry = expected();
   }
   if (entry->immediate) return run_now(*entry, op, keys, stack, /*alone=*/false);
-  if (!can_wait(*entry) || !index_is_good(*entry, *stack)) {
+  if (!can_wait(*entry) || (entry->takes_indices && !index_is_good(*entry, *stack))) {
     flush();
     return run_now(*entry, op, keys, stack, /*alone=*/true);
   }
@@ -251,8 +251,8 @@ bool Replayer::index_is_good(const TapeOp& entry, const Stack& stack) {
   for (int argument : index_arguments(entry.op)) {
     bool there = true;
     for_each_tensor(stack[stack.size() - entry.args.size() + argument], [&](const at::Tensor& index) {
-      auto known = numbers_.find(storage_of(index.unsafeGetTensorImpl()));
-      there &= known != numbers_.end() && !slots_[known->second].owed && !slots_[known->second].is_hidden;
+      int32_t known = numbers_.find(storage_of(index.unsafeGetTensorImpl()));
+      there &= known >= 0 && !slots_[known].owed && !slots_[known].is_hidden;
     });
     if (!there) return true;
   }
@@ -302,7 +302,7 @@ at::Tensor Replayer::make_result(const TensorRef& ref, const Origin& origin, con
       slot.impl = storage.unsafeGetStorageImpl();
       slot.weak = storage.getWeakStorageImpl();
       slot.owed = slot.armed = true;
-      numbers_.emplace(slot.impl, ref.storage);
+      numbers_.insert(slot.impl, ref.storage);
       owed_.push_back(ref.storage);
     }
     out = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), dtype);
@@ -340,7 +340,7 @@ void Replayer::bind(const TensorRef& ref, const at::Tensor& tensor) {
   if (!is_plain(tensor.unsafeGetTensorImpl())) return;
   Slot& slot = slots_[ref.storage];
   c10::StorageImpl* impl = storage_of(tensor.unsafeGetTensorImpl());
-  if (slot.impl || !numbers_.emplace(impl, ref.storage).second) return;
+  if (slot.impl || !numbers_.insert(impl, ref.storage)) return;
   slot.impl = impl;
   slot.weak = tensor.storage().getWeakStorageImpl();
   slot.moved = (tensor.storage_offset() - ref.geometry.offset) * static_cast<int64_t>(tensor.itemsize());
@@ -353,9 +353,9 @@ void Replayer::run_now(const TapeOp& entry, const c10::OperatorHandle& op, c10::
   for (size_t i = 0; i < count; ++i)
     for_each_tensor((*stack)[first + i], [&](const at::Tensor& tensor) {
       if (!tensor.has_storage()) return;
-      auto known = numbers_.find(storage_of(tensor.unsafeGetTensorImpl()));
-      if (known == numbers_.end()) return;
-      const Slot& slot = slots_[known->second];
+      int32_t known = numbers_.find(storage_of(tensor.unsafeGetTensorImpl()));
+      if (known < 0) return;
+      const Slot& slot = slots_[known];
       touches |= slot.owed || slot.is_hidden || (slot.waiting && parameters[i].alias_info());
     });
   if (touches) flush();
@@ -451,9 +451,9 @@ void Replayer::settle(const std::vector<int32_t>& live) {
 
 void Replayer::on_access(c10::StorageImpl* storage) {
   std::lock_guard lock(mutex_);
-  auto known = numbers_.find(storage);
-  if (known == numbers_.end() || recorder_) return;
-  Slot& slot = slots_[known->second];
+  int32_t known = numbers_.find(storage);
+  if (known < 0 || recorder_) return;
+  Slot& slot = slots_[known];
   if (slot.waiting || slot.owed) flush();
   slot.armed = false;
   slot.handed_out = true;
@@ -480,10 +480,10 @@ bool Replayer::on_fault(const char* address) {
 
 void Replayer::release_arm(const at::Tensor& tensor) {
   if (!tensor.has_storage()) return;
-  auto known = numbers_.find(storage_of(tensor.unsafeGetTensorImpl()));
-  if (known == numbers_.end() || !slots_[known->second].armed) return;
-  slots_[known->second].armed = false;
-  disarm(slots_[known->second].impl);
+  int32_t known = numbers_.find(storage_of(tensor.unsafeGetTensorImpl()));
+  if (known < 0 || !slots_[known].armed) return;
+  slots_[known].armed = false;
+  disarm(slots_[known].impl);
 }
 
 void Replayer::release() {

@@ -7,9 +7,9 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
 #include <vector>
 
+#include "base/pointer_map.h"
 #include "capture/call_memory.h"
 #include "capture/placeholder.h"
 #include "capture/recorder.h"
@@ -116,7 +116,7 @@ class Replayer : public Listener, public Debtor {
   std::vector<Slot> slots_;
   std::vector<int32_t> waiting_, owed_, bound_now_;
   bool flushing_ = false;
-  std::unordered_map<const c10::StorageImpl*, int32_t> numbers_;
+  PointerMap numbers_;
   CallMemory memory_;
   ReplayCounts counts_;
 };

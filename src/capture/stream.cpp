@@ -9,7 +9,10 @@ namespace {
 void forget_run(Tape& tape) {
   c10::weak_intrusive_ptr<c10::StorageImpl> no_storage{c10::intrusive_ptr<c10::StorageImpl>()};
   c10::weak_intrusive_ptr<c10::TensorImpl> no_tensor{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
-  for (TapeStorage& storage : tape.storages) storage.weak = no_storage;
+  for (TapeStorage& storage : tape.storages) {
+    storage.weak = no_storage;
+    storage.moved = 0;
+  }
   for (External& external : tape.externals) {
     external.weak = no_tensor;
     external.weak_storage = no_storage;
@@ -59,7 +62,7 @@ size_t shared_ops(const Stream& a, const Stream& b) {
   return a.number > b.number ? a.common[b.number] : b.common[a.number];
 }
 
-Tape prefix(const Tape& tape, size_t ops, const std::vector<int64_t>& moved) {
+Tape prefix(const Tape& tape, size_t ops) {
   Tape out;
   TapeMark end = ops < tape.ops.size() ? tape.ops[ops].before : TapeMark{tape.storages.size(), tape.externals.size(), tape.scalars.size()};
   out.ops.assign(tape.ops.begin(), tape.ops.begin() + static_cast<ptrdiff_t>(ops));
@@ -67,14 +70,6 @@ Tape prefix(const Tape& tape, size_t ops, const std::vector<int64_t>& moved) {
   out.externals.assign(tape.externals.begin(), tape.externals.begin() + static_cast<ptrdiff_t>(end.externals));
   out.scalars.assign(tape.scalars.begin(), tape.scalars.begin() + static_cast<ptrdiff_t>(end.scalars));
   out.handles = tape.handles;
-  auto move = [&](TensorRef& ref) {
-    if (ref.defined() && moved[ref.storage] != 0)
-      ref.geometry.offset += moved[ref.storage] / static_cast<int64_t>(c10::elementSize(ref.geometry.dtype));
-  };
-  if (std::any_of(moved.begin(), moved.end(), [](int64_t bytes) { return bytes != 0; })) {
-    for (TapeOp& op : out.ops) for_each_ref(op, move);
-    for (External& external : out.externals) move(external.ref);
-  }
   return out;
 }
 

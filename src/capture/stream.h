@@ -37,7 +37,7 @@ class Streams {
 // How many ops two streams of one set share.
 size_t shared_ops(const Stream& a, const Stream& b);
 
-// The first `ops` ops of a tape. `moved`: bytes by which each storage's tensors lie elsewhere now.
-Tape prefix(const Tape& tape, size_t ops, const std::vector<int64_t>& moved);
+// The first `ops` ops of a tape.
+Tape prefix(const Tape& tape, size_t ops);
 
 }  // namespace tenon::capture

@@ -94,7 +94,9 @@ struct TapeOp {
   // Its floating-point numbers may differ from call to call: nothing but values depends on them.
   // Not so where there is no tensor operand (`arange(0.0, n)`).
   bool free_scalars = false;
-  bool absolute_offset = false;  // as_strided: counts from the start of the storage
+  bool absolute_offset = false;               // as_strided: counts from the start of the storage
+  bool takes_indices = false;                 // that it may refuse
+  at::ScalarType default_dtype = at::kFloat;  // libtorch's, when it was called
   TapeMark before;
 };
 
@@ -102,6 +104,9 @@ struct TapeStorage {
   c10::weak_intrusive_ptr<c10::StorageImpl> weak;
   int32_t born = -1;  // index of the op that made it; -1: it was there before (external)
   size_t bytes = 0;
+  // Bytes from where the tape says that its tensors lie to where they lie in the run that is being
+  // recorded: streams that part keep one way of counting.
+  int64_t moved = 0;
 };
 
 // A tensor that the program met but did not make.

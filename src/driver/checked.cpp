@@ -60,7 +60,7 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Ou
   capture::Enlisted enlisted(replayer);
   try {
     PlainTorchScript plain;
-    capture::ListenScope listen(replayer.get());
+    capture::ListenScope listen(replayer.get(), capture::Level::inner);
     body();
   } catch (...) {
     replayer->finish();  // an op that waited may have failed before: then that is the error

@@ -1,0 +1,13 @@
+// One of several tensors, chosen by a member.
+#include "traps/trap.h"
+
+namespace tenon::test {
+
+struct ChosenFromList : Trap {
+  std::vector<torch::Tensor> choices{torch::randn({8}), torch::randn({8}), torch::randn({8})};
+
+  torch::Tensor body(torch::Tensor x) override { return fc(x) + choices[call % 3]; }
+};
+TENON_PROGRAM(ChosenFromList);
+
+}  // namespace tenon::test

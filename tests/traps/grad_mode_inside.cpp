@@ -1,0 +1,15 @@
+// Grad mode is off for a part, on some calls.
+#include "traps/trap.h"
+
+namespace tenon::test {
+
+struct GradModeInside : Trap {
+  torch::Tensor body(torch::Tensor x) override {
+    auto h = fc(x);
+    torch::AutoGradMode mode(call % 3 != 1);
+    return fc2(h);
+  }
+};
+TENON_PROGRAM(GradModeInside);
+
+}  // namespace tenon::test

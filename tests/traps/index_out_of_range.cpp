@@ -1,0 +1,17 @@
+// An index out of range on some calls.
+#include "traps/trap.h"
+
+namespace tenon::test {
+
+struct IndexOutOfRange : Trap {
+  torch::Tensor body(torch::Tensor x) override {
+    auto rows = torch::full({4}, call % 3 == 2 ? 99 : call % 8, torch::kLong);
+    buffer.add_(1);
+    auto e = torch::embedding(fc->weight, rows);
+    buffer.add_(10);
+    return fc2(e) + x.sum();
+  }
+};
+TENON_PROGRAM(IndexOutOfRange);
+
+}  // namespace tenon::test

@@ -1,0 +1,29 @@
+// C14: nothing that the capture cannot see gives a stale result.
+#include <gtest/gtest.h>
+
+#include "support/program.h"
+
+namespace tenon::test {
+
+class Sprung : public testing::Test {
+ public:
+  Sprung(size_t index, std::string backend) : index_(index), backend_(std::move(backend)) {}
+  void TestBody() override { EXPECT_EQ(compare_with_eager(corpus()[index_], backend_, Trust::checked), ""); }
+
+ private:
+  size_t index_;
+  std::string backend_;
+};
+
+}  // namespace tenon::test
+
+int main(int argc, char** argv) {
+  setenv("TENON_CHECK_TEXT", "1", 1);
+  testing::InitGoogleTest(&argc, argv);
+  using namespace tenon::test;
+  for (size_t i = 0; i < corpus().size(); ++i)
+    for (std::string backend : {"eager", "aot_eager"})
+      testing::RegisterTest("Traps", (corpus()[i].name + "." + backend).c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                            [=]() -> testing::Test* { return new Sprung(i, backend); });
+  return RUN_ALL_TESTS();
+}
