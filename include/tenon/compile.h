@@ -32,12 +32,22 @@ enum class Trust {
             // depends only on its arguments and on the state that it is given to watch
 };
 
+// What a call with sizes or integers that are new means.
+enum class Dynamic {
+  no,         // it is recorded, and gets graphs of its own
+  automatic,  // from the second time on it follows from what was recorded, without being recorded again
+  yes,        // the same from the start
+};
+
 struct Options {
   std::string backend = "aot_eager";  // none, eager, aot_eager, or one from register_backend
   bool fullgraph = false;             // a graph break is an error
   Trust trust = Trust::checked;
   std::string name = "function";  // in explain and in messages
   std::vector<Watched> watch;     // modules, tensors and numbers that a callable depends on
+  size_t recompile_limit = 16;    // recordings; after them, calls that none fits run as they are
+  Dynamic dynamic = Dynamic::automatic;
+  double verify = 0;  // this fraction of a graph's runs is compared with plain interpretation
 };
 
 namespace detail {

@@ -678,7 +678,9 @@ ir::TensorType to_type(const Geometry& geometry) {
 Functional functionalize(const Tape& tape, TapeRange range, const Results& results, const std::string& name) {
   Functionalizer functionalizer(tape, range, name);
   Functional out = functionalizer.run(results);
-  for (const std::string& text : tape.obstacles) out.obstacles.push_back(text);
+  // What stands against the tape as a whole does not matter to a part of a replay: it runs at once.
+  if (!range.by_storage)
+    for (const std::string& text : tape.obstacles) out.obstacles.push_back(text);
   out.plain_autograd = !functionalizer.obstacle_for_autograd;
   return out;
 }

@@ -12,6 +12,7 @@ constexpr auto kOuter = c10::DispatchKey::DeferredInit;
 constexpr auto kInner = c10::DispatchKey::Fake;
 
 thread_local Listener* t_listener = nullptr;
+thread_local int t_paused = 0;
 
 c10::DispatchKeySet below(c10::DispatchKeySet keys, c10::DispatchKey key) {
   return keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key);
@@ -60,6 +61,9 @@ ListenScope::ListenScope(Listener* listener, Level level)
 ListenScope::~ListenScope() { t_listener = previous_; }
 
 Listener* current_listener() { return t_listener; }
+
+void pause_listening(bool on) { t_paused += on ? 1 : -1; }
+bool listening_is_paused() { return t_paused > 0; }
 
 void outer_run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   c10::impl::ExcludeDispatchKeyGuard hidden(kOuter);

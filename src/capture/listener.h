@@ -41,6 +41,10 @@ class ListenScope {
 // The listener of this thread, or nullptr.
 Listener* current_listener();
 
+// What this thread does meanwhile is not to be recorded. Nests.
+void pause_listening(bool on);
+bool listening_is_paused();
+
 // Run the op below a listener: what an outer call does inside stays visible to the inner listener,
 // what an inner op does inside is hidden.
 void outer_run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack);

@@ -9,8 +9,10 @@
 namespace tenon::capture {
 
 struct RecordOptions {
-  bool fullgraph = false;  // a break throws UserError(fullgraph) instead of being noted
-  bool may_record = true;  // else a replay that leaves the known streams goes on unrecorded
+  bool fullgraph = false;       // a break throws UserError(fullgraph) instead of being noted
+  bool may_record = true;       // else a replay that leaves the known streams goes on unrecorded
+  bool may_not_depart = false;  // and throws UserError(recompile)
+  bool may_derive = true;       // a stream whose sizes and integers alone are new follows from a known one
 };
 
 // The default generator between random ops: only they may move it.

@@ -5,8 +5,10 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/error.h"
 #include "bridge/convert.h"
 #include "capture/index_check.h"
+#include "capture/shapes.h"
 
 namespace tenon::capture {
 namespace {
@@ -145,8 +147,148 @@ void Replayer::unbind_new() {
   bound_now_.clear();
 }
 
+// ---- other sizes ----
+
+Geometry Replayer::place_of(const at::Tensor& tensor, int32_t storage) const {
+  Geometry g = geometry_of(tensor);
+  g.offset -= slots_[storage].moved / static_cast<int64_t>(tensor.itemsize());
+  return g;
+}
+
+bool Replayer::resembles_tensor(const TensorRef& ref, const at::Tensor& tensor) {
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  if (!is_plain(impl) || impl->is_wrapped_number() || impl->dtype() != c10::scalarTypeToTypeMeta(ref.geometry.dtype)) return false;
+  c10::StorageImpl* storage = storage_of(impl);
+  Slot& slot = slots_[ref.storage];
+  if (slot.impl) return slot.impl == storage;
+  if (base_->tape.storages[ref.storage].born >= 0 || !numbers_.insert(storage, ref.storage)) return false;
+  slot.impl = storage;
+  slot.weak = impl->unsafe_storage().getWeakStorageImpl();
+  bound_now_.push_back(ref.storage);
+  return true;
+}
+
+// The same op on the same memory; sizes, strides and integers may be others.
+bool Replayer::resembles(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack) {
+  if (!(entry.op == op)) return false;
+  if (entry.immediate) return true;
+  if (entry.default_dtype != c10::get_default_dtype_as_scalartype()) return false;
+  bound_now_.clear();
+  size_t first = stack.size() - entry.args.size(), scalar = entry.before.scalars;
+  auto same = [&](const TapeArgument& expected, const c10::IValue& given) {
+    if (const auto* ref = std::get_if<TensorRef>(&expected)) {
+      if (!given.isTensor() || given.toTensor().defined() != ref->defined()) return false;
+      return !ref->defined() || resembles_tensor(*ref, given.toTensor());
+    }
+    if (const auto* list = std::get_if<TensorListRef>(&expected)) {
+      if (!given.isTensorList() && !given.isOptionalTensorList()) return false;
+      auto items = given.toListRef();
+      if (items.size() != list->items.size()) return false;
+      for (size_t i = 0; i < items.size(); ++i) {
+        bool defined = items[i].isTensor() && items[i].toTensor().defined();
+        if (defined != list->items[i].defined() || (defined && !resembles_tensor(list->items[i], items[i].toTensor()))) return false;
+      }
+      return true;
+    }
+    if (const auto* value = std::get_if<c10::IValue>(&expected))
+      if ((value->isInt() && given.isInt()) || (value->isIntList() && given.isIntList())) return true;
+    return matches_argument(entry, expected, given, scalar);
+  };
+  for (size_t i = 0; i < entry.args.size(); ++i)
+    if (!same(entry.args[i], stack[first + i])) {
+      mismatch_ = i;
+      unbind_new();
+      return false;
+    }
+  if (entry.absolute_offset && slots_[std::get<TensorRef>(entry.args[0]).storage].moved != 0) {
+    unbind_new();
+    return false;
+  }
+  return true;
+}
+
+// From here on the stream is one of its own, made from the known one.
+bool Replayer::start_deriving(const c10::OperatorHandle& op, const Stack& stack) {
+  const TapeOp* entry = derived_ ? nullptr : expected();
+  if (!entry || !options_.may_derive || !options_.may_record) return false;
+  base_ = stream_;
+  if (!resembles(*entry, op, stack)) {
+    base_.reset();
+    return false;
+  }
+  shared_ = cursor_;
+  derived_ = std::make_shared<Stream>();
+  derived_->tape = prefix(base_->tape, cursor_, mark_at(base_->tape, cursor_));
+  derived_->tape.storages = base_->tape.storages;
+  derived_->tape.externals = base_->tape.externals;
+  derived_->tape.scalars = base_->tape.scalars;
+  derived_->number = SIZE_MAX;  // until it is added
+  has_rule_.assign(cursor_, 1);
+  stream_ = derived_;
+  return true;
+}
+
+const TapeOp* Replayer::derive(const TapeOp& base, const Stack& stack) {
+  TapeOp op = base;
+  Tape& tape = derived_->tape;
+  size_t first = stack.size() - op.args.size();
+  auto refresh = [&](TensorRef& ref, const at::Tensor& tensor) {
+    if (!ref.defined()) return;
+    ref.geometry = place_of(tensor, ref.storage);
+    tape.storages[ref.storage].bytes = tensor.storage().nbytes();
+  };
+  if (!op.immediate) {
+    for (size_t i = 0; i < op.args.size(); ++i) {
+      const c10::IValue& given = stack[first + i];
+      if (auto* ref = std::get_if<TensorRef>(&op.args[i])) {
+        refresh(*ref, given.toTensor());
+      } else if (auto* list = std::get_if<TensorListRef>(&op.args[i])) {
+        for (size_t k = 0; k < list->items.size(); ++k)
+          if (list->items[k].defined()) refresh(list->items[k], given.toListRef()[k].toTensor());
+      } else if (auto* value = std::get_if<c10::IValue>(&op.args[i]); value && (value->isInt() || value->isIntList())) {
+        *value = given;
+      }
+    }
+    for (TapeWrite& write : op.writes) {
+      const TapeArgument& arg = op.args[write.argument];
+      if (const auto* ref = std::get_if<TensorRef>(&arg)) write.ref = *ref;
+      else write.ref = std::get<TensorListRef>(arg).items[write.item];
+    }
+  }
+  auto inferred = op.immediate ? std::nullopt : infer_results(op, base);
+  if (inferred && !place_results(op, *inferred)) return nullptr;
+  has_rule_.push_back(inferred.has_value());
+  tape.ops.push_back(std::move(op));
+  return &tape.ops.back();
+}
+
+// False if there are more or fewer of them than in the known stream.
+bool Replayer::place_results(TapeOp& op, std::vector<Geometry>& inferred) {
+  size_t next = 0;
+  for (TapeResult& result : op.results)
+    for (size_t i = 0; i < result.items.size(); ++i) {
+      TensorRef& ref = result.items[i];
+      if (next >= inferred.size()) return false;
+      Geometry& g = inferred[next++];
+      if (!ref.defined()) continue;
+      const Origin& origin = result.origins[i];
+      ref.geometry = std::move(g);
+      if (origin.argument < 0) {
+        int64_t last = ref.geometry.offset;
+        bool empty = false;
+        for (size_t d = 0; d < ref.geometry.sizes.size(); ++d) {
+          empty |= ref.geometry.sizes[d] == 0;
+          last += (ref.geometry.sizes[d] - 1) * ref.geometry.strides[d];
+        }
+        derived_->tape.storages[ref.storage].bytes = empty ? 0 : static_cast<size_t>(last + 1) * c10::elementSize(ref.geometry.dtype);
+      }
+    }
+  return next == inferred.size();
+}
+
 // Another stream that did the same up to here and goes on like this.
 bool Replayer::find_stream(const c10::OperatorHandle& op, const Stack& stack) {
+  if (derived_) return false;
   std::shared_ptr<const Stream> current = stream_;
   for (const auto& other : *streams_) {
     if (other == current || shared_ops(*current, *other) < cursor_ || other->tape.ops.size() <= cursor_) continue;
@@ -172,12 +314,15 @@ std::string Replayer::tell_difference(const TapeOp* entry, const c10::OperatorHa
 void Replayer::depart(const std::string& difference) {
   flush();
   difference_ = difference;
-  shared_ = cursor_;
-  if (!options_.may_record) {
+  if (!derived_) shared_ = cursor_;
+  if (!options_.may_record || !derivable_) {
     pass_through_ = true;
-    return release();
+    release();
+    if (options_.may_not_depart)
+      throw UserError(ErrorCode::recompile, "the program does something that is not recorded, under fail_on_recompile: " + difference);
+    return;
   }
-  Tape tape = prefix(stream_->tape, cursor_);
+  Tape tape = prefix(stream_->tape, cursor_, mark_at(known().tape, cursor_));
   std::copy_n(memory_.scalars.begin(), tape.scalars.size(), tape.scalars.begin());
   std::unordered_map<const c10::StorageImpl*, int32_t> live;
   for (size_t s = 0; s < tape.storages.size(); ++s) {
@@ -188,6 +333,7 @@ void Replayer::depart(const std::string& difference) {
     tape.storages[s].moved = slot.moved;
   }
   release();
+  derived_.reset();
   recorder_ = std::make_unique<Recorder>(options_, std::move(tape), std::move(live));
   names_(*recorder_);
 }
@@ -203,15 +349,20 @@ void Replayer::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, St
   if (pass_through_) return inner_run(op, keys, stack);
   if (recorder_) return recorder_->on_op(op, keys, stack);
   std::unique_lock lock(mutex_);
+  if (listening_is_paused()) {
+    if (touches_waiting(op, *stack)) flush();
+    lock.unlock();
+    return inner_run(op, keys, stack);
+  }
   const TapeOp* entry = expected();
   bool other_op = !entry || !(entry->op == op);
   if (other_op && is_composite(op)) {
     lock.unlock();
     return inner_decompose(op, keys, stack);
   }
-  if (other_op || !matches(*entry, op, *stack)) {
+  if (other_op || !(derived_ ? resembles(*entry, op, *stack) : matches(*entry, op, *stack))) {
     size_t mismatch = mismatch_;
-    if (!find_stream(op, *stack)) {
+    if (!find_stream(op, *stack) && !start_deriving(op, *stack)) {
       mismatch_ = mismatch;
       depart(tell_difference(entry, op, *stack));
       lock.unlock();
@@ -219,8 +370,17 @@ void Replayer::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, St
     }
     entry = expected();
   }
+  if (derived_) {
+    const TapeOp* base = entry;
+    entry = derive(*base, *stack);
+    if (!entry) {
+      depart("op " + std::to_string(cursor_) + ": " + op_name(op) + " returns another number of tensors");
+      lock.unlock();
+      return on_op(op, keys, stack);
+    }
+  }
   if (entry->immediate) return run_now(*entry, op, keys, stack, /*alone=*/false);
-  if (!can_wait(*entry) || (entry->takes_indices && !index_is_good(*entry, *stack))) {
+  if ((derived_ && !has_rule_.back()) || !can_wait(*entry) || (entry->takes_indices && !index_is_good(*entry, *stack))) {
     flush();
     return run_now(*entry, op, keys, stack, /*alone=*/true);
   }
@@ -346,19 +506,26 @@ void Replayer::bind(const TensorRef& ref, const at::Tensor& tensor) {
   slot.moved = (tensor.storage_offset() - ref.geometry.offset) * static_cast<int64_t>(tensor.itemsize());
 }
 
-void Replayer::run_now(const TapeOp& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack, bool alone) {
-  size_t count = entry.args.size(), first = stack->size() - count;
+// Does an op that runs now need what others wait to write, or write what they wait to read?
+bool Replayer::touches_waiting(const c10::OperatorHandle& op, const Stack& stack) const {
   const auto& parameters = op.schema().arguments();
+  size_t first = stack.size() - parameters.size();
   bool touches = false;
-  for (size_t i = 0; i < count; ++i)
-    for_each_tensor((*stack)[first + i], [&](const at::Tensor& tensor) {
+  for (size_t i = 0; i < parameters.size(); ++i)
+    for_each_tensor(stack[first + i], [&](const at::Tensor& tensor) {
       if (!tensor.has_storage()) return;
       int32_t known = numbers_.find(storage_of(tensor.unsafeGetTensorImpl()));
       if (known < 0) return;
       const Slot& slot = slots_[known];
       touches |= slot.owed || slot.is_hidden || (slot.waiting && parameters[i].alias_info());
     });
-  if (touches) flush();
+  return touches;
+}
+
+void Replayer::run_now(const TapeOp& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack, bool alone) {
+  size_t count = entry.args.size(), first = stack->size() - count;
+  const auto& parameters = op.schema().arguments();
+  if (touches_waiting(op, *stack)) flush();
   for (size_t i = 0; i < count; ++i)
     if (parameters[i].alias_info()) for_each_tensor((*stack)[first + i], [&](const at::Tensor& tensor) { release_arm(tensor); });
   mutex_.unlock();
@@ -369,6 +536,7 @@ void Replayer::run_now(const TapeOp& entry, const c10::OperatorHandle& op, c10::
     throw;
   }
   mutex_.lock();
+  note_real_results(*stack);
   for (size_t r = 0; r < entry.results.size(); ++r) {
     const TapeResult& result = entry.results[r];
     const c10::IValue& value = (*stack)[stack->size() - entry.results.size() + r];
@@ -384,6 +552,29 @@ void Replayer::run_now(const TapeOp& entry, const c10::OperatorHandle& op, c10::
   }
   ++cursor_;
   if (alone) done_ = cursor_;
+}
+
+// A derived op that ran shows what its results look like.
+void Replayer::note_real_results(const Stack& stack) {
+  if (!derived_) return;
+  TapeOp& op = derived_->tape.ops.back();
+  for (size_t r = 0; r < op.results.size(); ++r) {
+    TapeResult& result = op.results[r];
+    size_t i = 0;
+    for_each_tensor(stack[stack.size() - op.results.size() + r], [&](const at::Tensor& tensor) {
+      size_t at = i++;
+      if (at >= result.items.size() || !result.items[at].defined() || !is_plain(tensor.unsafeGetTensorImpl())) {
+        derivable_ = false;
+        return;
+      }
+      TensorRef& ref = result.items[at];
+      int32_t memory = numbers_.find(storage_of(tensor.unsafeGetTensorImpl()));
+      derivable_ &= memory == (result.origins[at].argument < 0 ? -1 : ref.storage);
+      ref.geometry = place_of(tensor, ref.storage);
+      derived_->tape.storages[ref.storage].bytes = tensor.storage().nbytes();
+    });
+    if (!result.items.empty() && result.items[0].defined()) derivable_ &= i == result.items.size();
+  }
 }
 
 void Replayer::flush() {
@@ -407,7 +598,7 @@ void Replayer::flush() {
   }
   std::exception_ptr error;
   try {
-    if (!runner_ || !runner_({*stream_, done_, cursor_, live}, memory_)) {
+    if (derived_ || !runner_ || !runner_({*stream_, done_, cursor_, live}, memory_)) {
       ++counts_.op_by_op;
       run_ops(stream_->tape, done_, cursor_, memory_);
     }
@@ -497,9 +688,10 @@ void Replayer::release() {
 
 void Replayer::end_stream() {
   flush();
-  whole_ = cursor_ == stream_->tape.ops.size();
+  whole_ = cursor_ == known().tape.ops.size();
+  if (derived_ && whole_) return;
   for (const auto& other : *streams_)
-    if (!whole_ && shared_ops(*stream_, *other) >= cursor_ && other->tape.ops.size() == cursor_) {
+    if (!whole_ && !derived_ && shared_ops(*stream_, *other) >= cursor_ && other->tape.ops.size() == cursor_) {
       stream_ = other;
       whole_ = true;
     }

@@ -47,9 +47,11 @@ class Replayer : public Listener, public Debtor {
   void finish();
 
   // After finish. The stream that the call followed to its end, or null; else what it did instead.
-  std::shared_ptr<const Stream> followed() const { return whole_ ? stream_ : nullptr; }
+  std::shared_ptr<const Stream> followed() const { return whole_ && !derived_ ? stream_ : nullptr; }
   Recorder* recorder() { return recorder_.get(); }
-  const Stream* parent() const { return stream_.get(); }
+  const Stream* parent() const { return base_ ? base_.get() : stream_.get(); }
+  // A stream that follows from a known one, ready to be added.
+  Stream* derived() { return whole_ && derived_ && derivable_ ? derived_.get() : nullptr; }
   size_t shared() const { return shared_; }
   const std::string& difference() const { return difference_; }
   const ReplayCounts& counts() const { return counts_; }
@@ -76,15 +78,25 @@ class Replayer : public Listener, public Debtor {
     }
   };
 
-  const TapeOp* expected() const { return cursor_ < stream_->tape.ops.size() ? &stream_->tape.ops[cursor_] : nullptr; }
+  // What the call is compared with.
+  const Stream& known() const { return derived_ ? *base_ : *stream_; }
+  const TapeOp* expected() const { return cursor_ < known().tape.ops.size() ? &known().tape.ops[cursor_] : nullptr; }
   bool matches(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack);
   bool matches_argument(const TapeOp& entry, const TapeArgument& expected, const c10::IValue& given, size_t& scalar);
   bool matches_tensor(const TensorRef& ref, const c10::TensorImpl* tensor);
   void unbind_new();
+  bool resembles(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack);
+  bool resembles_tensor(const TensorRef& ref, const at::Tensor& tensor);
+  bool start_deriving(const c10::OperatorHandle& op, const Stack& stack);
+  const TapeOp* derive(const TapeOp& base, const Stack& stack);
+  bool place_results(TapeOp& op, std::vector<Geometry>& inferred);
+  void note_real_results(const Stack& stack);
+  Geometry place_of(const at::Tensor& tensor, int32_t storage) const;
   bool find_stream(const c10::OperatorHandle& op, const Stack& stack);
   std::string tell_difference(const TapeOp* entry, const c10::OperatorHandle& op, const Stack& stack) const;
   void depart(const std::string& difference);
 
+  bool touches_waiting(const c10::OperatorHandle& op, const Stack& stack) const;
   void run_now(const TapeOp& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack, bool alone);
   void defer(const TapeOp& entry, Stack* stack);
   bool can_wait(const TapeOp& entry);
@@ -106,6 +118,11 @@ class Replayer : public Listener, public Debtor {
 
   mutable std::recursive_mutex mutex_;
   std::shared_ptr<const Stream> stream_;
+  // A stream with other sizes than any known one, while it is derived from one: stream_ is derived_.
+  std::shared_ptr<const Stream> base_;
+  std::shared_ptr<Stream> derived_;
+  bool derivable_ = true;               // the results of ops that ran are as the known stream's, but for sizes
+  std::vector<char> has_rule_;          // per op of derived_: its results are known without running it
   std::unique_ptr<Recorder> recorder_;  // since the program departed
   bool pass_through_ = false;           // after an error of ours
   size_t cursor_ = 0, done_ = 0, shared_ = 0;

@@ -5,6 +5,9 @@
 namespace tenon::capture {
 namespace {
 
+// How many derived streams are kept; the ones that were not met for the longest time go first.
+constexpr ptrdiff_t kDerived = 32;
+
 // A stream outlives the run that it came from.
 void forget_run(Tape& tape) {
   c10::weak_intrusive_ptr<c10::StorageImpl> no_storage{c10::intrusive_ptr<c10::StorageImpl>()};
@@ -23,9 +26,10 @@ void forget_run(Tape& tape) {
 
 }  // namespace
 
-std::shared_ptr<const Stream> Streams::add(Tape tape, const Stream* parent, size_t shared) {
+std::shared_ptr<const Stream> Streams::add(Tape tape, const Stream* parent, size_t shared, bool derived) {
   auto stream = std::make_shared<Stream>();
   stream->tape = std::move(tape);
+  stream->derived = derived;
   forget_run(stream->tape);
   std::lock_guard lock(mutex_);
   stream->number = next_++;
@@ -34,6 +38,9 @@ std::shared_ptr<const Stream> Streams::add(Tape tape, const Stream* parent, size
     if (parent) stream->common[other->number] = other.get() == parent ? shared : std::min(shared, shared_ops(*parent, *other));
   auto list = std::make_shared<StreamList>(*list_);
   list->insert(list->begin(), stream);
+  auto is_derived = [](const auto& s) { return s->derived; };
+  if (std::count_if(list->begin(), list->end(), is_derived) > kDerived)
+    list->erase(std::find_if(list->rbegin(), list->rend(), is_derived).base() - 1);
   list_ = std::move(list);
   return stream;
 }
@@ -57,14 +64,23 @@ void Streams::clear() {
   list_ = std::make_shared<StreamList>();
 }
 
+size_t Streams::recorded() const {
+  auto all = list();
+  return static_cast<size_t>(std::count_if(all->begin(), all->end(), [](const auto& s) { return !s->derived; }));
+}
+
 size_t shared_ops(const Stream& a, const Stream& b) {
   if (&a == &b) return a.tape.ops.size();
   return a.number > b.number ? a.common[b.number] : b.common[a.number];
 }
 
-Tape prefix(const Tape& tape, size_t ops) {
+TapeMark mark_at(const Tape& tape, size_t op) {
+  if (op < tape.ops.size()) return tape.ops[op].before;
+  return {tape.storages.size(), tape.externals.size(), tape.scalars.size()};
+}
+
+Tape prefix(const Tape& tape, size_t ops, const TapeMark& end) {
   Tape out;
-  TapeMark end = ops < tape.ops.size() ? tape.ops[ops].before : TapeMark{tape.storages.size(), tape.externals.size(), tape.scalars.size()};
   out.ops.assign(tape.ops.begin(), tape.ops.begin() + static_cast<ptrdiff_t>(ops));
   out.storages.assign(tape.storages.begin(), tape.storages.begin() + static_cast<ptrdiff_t>(end.storages));
   out.externals.assign(tape.externals.begin(), tape.externals.begin() + static_cast<ptrdiff_t>(end.externals));

@@ -13,6 +13,7 @@ namespace tenon::capture {
 struct Stream {
   Tape tape;
   size_t number = 0;
+  bool derived = false;        // it never ran: it follows from another one, with other sizes
   std::vector<size_t> common;  // per stream of a lower number: how many ops they share
 };
 
@@ -21,11 +22,12 @@ using StreamList = std::vector<std::shared_ptr<const Stream>>;  // the newest fi
 class Streams {
  public:
   // `parent` may be null; the new tape has its first `shared` ops from there.
-  std::shared_ptr<const Stream> add(Tape tape, const Stream* parent, size_t shared);
+  std::shared_ptr<const Stream> add(Tape tape, const Stream* parent, size_t shared, bool derived = false);
   std::shared_ptr<const StreamList> list() const;
   // To the front: it is tried first from now on.
   void prefer(const Stream& stream);
-  size_t size() const { return list()->size(); }
+  // Without the derived ones.
+  size_t recorded() const;
   void clear();
 
  private:
@@ -37,7 +39,9 @@ class Streams {
 // How many ops two streams of one set share.
 size_t shared_ops(const Stream& a, const Stream& b);
 
-// The first `ops` ops of a tape.
-Tape prefix(const Tape& tape, size_t ops);
+// The first `ops` ops of a tape, whose lists were as long as `end` then.
+Tape prefix(const Tape& tape, size_t ops, const TapeMark& end);
+// How long a tape's lists were before this op.
+TapeMark mark_at(const Tape& tape, size_t op);
 
 }  // namespace tenon::capture

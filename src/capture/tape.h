@@ -98,6 +98,7 @@ struct TapeOp {
   bool takes_indices = false;                 // that it may refuse
   at::ScalarType default_dtype = at::kFloat;  // libtorch's, when it was called
   TapeMark before;
+  mutable int8_t shape_rule = 0;  // 1: what it returns is known without running it, 2: not; 0: not asked yet
 };
 
 struct TapeStorage {

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "capture/listener.h"
+#include "driver/stats.h"
 #include "ir/graph/print.h"
 #include "planner/reuse.h"
 
@@ -56,7 +57,15 @@ std::vector<at::Tensor> run_op_by_op(const runtime::Interpreter& interpreter, st
 }  // namespace
 
 std::vector<at::Tensor> Executable::run(std::vector<at::Tensor> inputs, runtime::RunMode mode, c10::ArrayRef<double> scalars) const {
-  if (!own_ || mode != runtime::RunMode::kernels) return op_by_op_->run(std::move(inputs), mode, scalars);
+  if (mode != runtime::RunMode::kernels) return op_by_op_->run(std::move(inputs), mode, scalars);
+  if (!verifier_) return run_kernels(std::move(inputs), scalars);
+  if (verifier_->quarantined()) return verifier_->run_oracle(std::move(inputs), scalars);
+  if (!verifier_->wants(runs_++)) return run_kernels(std::move(inputs), scalars);
+  return verifier_->compare(std::move(inputs), scalars, [&](std::vector<at::Tensor> in) { return run_kernels(std::move(in), scalars); });
+}
+
+std::vector<at::Tensor> Executable::run_kernels(std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) const {
+  if (!own_) return op_by_op_->run(std::move(inputs), runtime::RunMode::kernels, scalars);
   for (double scalar : scalars.empty() ? c10::ArrayRef<double>(graph().scalars) : scalars) inputs.push_back(scalar_tensor(scalar));
   return own_(std::move(inputs));
 }
@@ -72,28 +81,36 @@ BackendKind backend_kind(const std::string& name) {
   throw UserError(ErrorCode::backend, "no backend is named '" + name + "'; there are: " + known);
 }
 
-std::shared_ptr<const Executable> build(const std::string& backend, ir::Graph graph, const std::vector<c10::IValue>& resources) {
-  // `eager` makes every copy that the graph language asks for: a wrong result that goes away with
-  // it comes from the planner.
+// Makes every copy that the graph language asks for.
+static ir::Reuse no_reuse(ir::Reuse reuse) {
+  for (auto& writes : reuse.in_place) writes.assign(writes.size(), false);
+  reuse.no_op.assign(reuse.no_op.size(), false);
+  reuse.written_already.assign(reuse.written_already.size(), false);
+  return reuse;
+}
+
+std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph, const std::vector<c10::IValue>& resources) {
+  ++counters().graphs;
   ir::Reuse reuse = planner::plan_reuse(graph);
-  if (backend == "eager") {
-    for (auto& writes : reuse.in_place) writes.assign(writes.size(), false);
-    reuse.no_op.assign(reuse.no_op.size(), false);
-    reuse.written_already.assign(reuse.written_already.size(), false);
-  }
-  auto op_by_op =
-      std::make_shared<const runtime::Interpreter>(std::move(graph), std::move(reuse), resources, capture::keys_above_backends());
+  auto off = capture::keys_above_backends();
+  std::shared_ptr<const Verifier> verifier;
+  if (options.verify > 0)
+    verifier = std::make_shared<const Verifier>(options.verify,
+                                                std::make_shared<const runtime::Interpreter>(graph, no_reuse(reuse), resources, off));
+  // A wrong result that goes away with `eager` comes from the planner.
+  if (options.backend == "eager") reuse = no_reuse(std::move(reuse));
+  auto op_by_op = std::make_shared<const runtime::Interpreter>(std::move(graph), std::move(reuse), resources, off);
   Runner own;
   Registry& r = registry();
   std::unique_lock lock(r.mutex);
-  auto it = r.own.find(backend);
+  auto it = r.own.find(options.backend);
   if (it != r.own.end()) {
     Backend make = it->second;
     lock.unlock();
     own = make(ir::print(op_by_op->graph()),
                [op_by_op](std::vector<at::Tensor> inputs) { return run_op_by_op(*op_by_op, std::move(inputs)); });
   }
-  return std::make_shared<const Executable>(std::move(op_by_op), std::move(own));
+  return std::make_shared<const Executable>(std::move(op_by_op), std::move(own), std::move(verifier));
 }
 
 }  // namespace driver

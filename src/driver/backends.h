@@ -1,10 +1,12 @@
 // Backends by name. Each turns a verified graph into an Executable.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 
 #include "capture/functionalize.h"
+#include "driver/verify.h"
 #include "runtime/interpreter.h"
 #include "tenon/compile.h"
 
@@ -12,15 +14,22 @@ namespace tenon::driver {
 
 class Executable {
  public:
-  Executable(std::shared_ptr<const runtime::Interpreter> op_by_op, Runner own) : op_by_op_(std::move(op_by_op)), own_(std::move(own)) {}
+  Executable(std::shared_ptr<const runtime::Interpreter> op_by_op, Runner own, std::shared_ptr<const Verifier> verifier)
+      : op_by_op_(std::move(op_by_op)), own_(std::move(own)), verifier_(std::move(verifier)) {}
 
   // `scalars`: one per scalar of the graph, or none for the recorded ones.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, runtime::RunMode mode, c10::ArrayRef<double> scalars = {}) const;
   const ir::Graph& graph() const { return op_by_op_->graph(); }
+  // Why it does not serve any more, or nothing.
+  std::string quarantine() const { return verifier_ && verifier_->quarantined() ? verifier_->report() : ""; }
 
  private:
+  std::vector<at::Tensor> run_kernels(std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) const;
+
   std::shared_ptr<const runtime::Interpreter> op_by_op_;
   Runner own_;
+  std::shared_ptr<const Verifier> verifier_;
+  mutable std::atomic<size_t> runs_{0};
 };
 
 enum class BackendKind : uint8_t {
@@ -30,6 +39,6 @@ enum class BackendKind : uint8_t {
 
 // Throws UserError(backend) for a name that nobody registered.
 BackendKind backend_kind(const std::string& name);
-std::shared_ptr<const Executable> build(const std::string& backend, ir::Graph graph, const std::vector<c10::IValue>& resources);
+std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph, const std::vector<c10::IValue>& resources);
 
 }  // namespace tenon::driver

@@ -7,14 +7,13 @@
 #include "capture/source.h"
 #include "driver/graphs.h"
 #include "driver/scopes.h"
+#include "driver/stats.h"
 #include "ir/graph/print.h"
 #include "passes/eliminate_dead.h"
+#include "tenon/control.h"
 
 namespace tenon::driver {
 namespace {
-
-// How many streams a function may have; after that, calls that none of them fits run as they are.
-constexpr size_t kStreams = 16;
 
 capture::Geometry geometry_of(const ir::TensorType& type) {
   capture::Geometry g;
@@ -53,7 +52,18 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Ou
   };
   auto start = std::chrono::steady_clock::now();
   auto streams = streams_.list();
-  capture::RecordOptions record{options_.fullgraph, streams->size() < kStreams};
+  capture::RecordOptions record{.fullgraph = options_.fullgraph,
+                                .may_record = streams_.recorded() < options_.recompile_limit,
+                                .may_derive = options_.dynamic != Dynamic::no};
+  if (stance() != Stance::compile) {
+    record.may_record = stance() == Stance::fail_on_recompile && streams->empty();
+    record.may_not_depart = stance() == Stance::fail_on_recompile;
+    if (streams->empty() && !record.may_record) {
+      note_plain();
+      body();
+      return;
+    }
+  }
   auto replayer = std::make_shared<capture::Replayer>(
       streams, record, [this](const capture::Stretch& stretch, capture::CallMemory& memory) { return run_stretch(stretch, memory); },
       names);
@@ -70,20 +80,39 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Ou
   learn(*replayer, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
 }
 
+void CheckedCalls::note_plain() {
+  std::lock_guard lock(mutex_);
+  ++counts_.calls, ++counts_.plain;
+  ++counters().calls, ++counters().plain;
+}
+
 void CheckedCalls::learn(capture::Replayer& replayer, double seconds) {
   std::lock_guard lock(mutex_);
   ++counts_.calls;
+  Counters& all = counters();
+  ++all.calls;
+  all.flushes += replayer.counts().flushes;
   if (auto stream = replayer.followed()) {
-    ++(replayer.counts().op_by_op == 0 ? counts_.answered : counts_.replayed);
+    bool by_graphs = replayer.counts().op_by_op == 0;
+    ++(by_graphs ? counts_.answered : counts_.replayed);
+    ++(by_graphs ? all.answered : all.replayed);
     streams_.prefer(*stream);
     return;
   }
   capture::Recorder* recorder = replayer.recorder();
+  if (!recorder && replayer.derived()) {
+    ++counts_.replayed;
+    ++all.replayed;
+    streams_.add(std::move(replayer.derived()->tape), replayer.parent(), replayer.shared(), /*derived=*/true);
+    return;
+  }
   if (!recorder) {
     ++counts_.plain;
+    ++all.plain;
     return;
   }
   ++counts_.recorded;
+  ++all.recorded;
   phases_.seconds[static_cast<size_t>(Phase::record)] += seconds;
   note_breaks(recorder->tape(), replayer.shared());
   if (!replayer.difference().empty()) counts_.recompiles.push_back({"replay", replayer.difference()});
@@ -142,7 +171,7 @@ void CheckedCalls::build_plan(Plan& plan, const capture::Stretch& stretch) {
     ir::Graph graph = plan.functional.graph;
     phases_.time(Phase::verify, [&] { check_graph(graph); });
     for (const ir::Input& input : graph.inputs) plan.inputs.push_back(geometry_of(graph.values[input.value].type));
-    plan.executable = phases_.time(Phase::build, [&] { return build(options_.backend, std::move(graph), plan.functional.resources); });
+    plan.executable = phases_.time(Phase::build, [&] { return build(options_, std::move(graph), plan.functional.resources); });
     plan.hopeless = false;
   } catch (const std::exception& error) {
     counts_.obstacles.push_back(error.what());  // a fault of ours must not reach the program
@@ -150,6 +179,7 @@ void CheckedCalls::build_plan(Plan& plan, const capture::Stretch& stretch) {
 }
 
 bool CheckedCalls::run_stretch(const capture::Stretch& stretch, capture::CallMemory& memory) {
+  if (stretch.stream.derived) return false;
   std::shared_ptr<Plan> plan = find_plan(stretch);
   if (!plan) return false;
   std::vector<double> scalars;
@@ -168,6 +198,12 @@ bool CheckedCalls::run_stretch(const capture::Stretch& stretch, capture::CallMem
   return true;
 }
 
+void CheckedCalls::reset() {
+  std::lock_guard lock(mutex_);
+  streams_.clear();
+  plans_.clear();
+}
+
 void CheckedCalls::explain(Explanation& out) {
   std::lock_guard lock(mutex_);
   out.calls = counts_.calls;
@@ -179,6 +215,9 @@ void CheckedCalls::explain(Explanation& out) {
   out.breaks = counts_.breaks;
   out.recompiles = counts_.recompiles;
   out.obstacles = counts_.obstacles;
+  for (auto& [place, plans] : plans_)
+    for (const auto& plan : plans)
+      if (plan->executable && !plan->executable->quarantine().empty()) out.obstacles.push_back(plan->executable->quarantine());
   for (auto& [place, plans] : plans_)
     for (const auto& plan : plans) {
       if (!plan->executable) continue;

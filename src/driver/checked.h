@@ -22,6 +22,7 @@ class CheckedCalls {
 
   void call(const detail::Leaves& in, const std::function<detail::Outcome()>& body);
   void explain(Explanation& out);
+  void reset();
 
  private:
   // A graph for a stretch of a stream.
@@ -39,6 +40,7 @@ class CheckedCalls {
   bool run_stretch(const capture::Stretch& stretch, capture::CallMemory& memory);
   std::shared_ptr<Plan> find_plan(const capture::Stretch& stretch);
   void build_plan(Plan& plan, const capture::Stretch& stretch);
+  void note_plain();
   void learn(capture::Replayer& replayer, double seconds);
   void note_breaks(const capture::Tape& tape, size_t first_op);
 

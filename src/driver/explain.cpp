@@ -90,6 +90,9 @@ Explanation Region::explain() {
     out.answered += variant->answered.load();
   }
   out.calls += out.answered;
+  for (const auto& variant : *variants_)
+    for (const auto& executable : variant->executables())
+      if (!executable->quarantine().empty()) out.obstacles.push_back(executable->quarantine());
   if (variants_->empty() && !candidates_.empty()) {
     driver::add_parts(*candidates_.front(), options_.name, out.graphs);
     out.guards = candidates_.front()->guards.describe();

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "capture/listener.h"
 #include "capture/source.h"
+#include "driver/stats.h"
+#include "tenon/control.h"
 
 namespace tenon::detail {
 namespace {
@@ -27,7 +30,9 @@ Region::Region(Options options) : options_(std::move(options)), kind_(driver::ba
 
 Answer Region::answer(const Leaves& in) {
   // Inside another function's recording this one is part of that program.
-  if (kind_ == driver::BackendKind::none || options_.trust == Trust::checked || capture::current_listener()) return {};
+  if (kind_ == driver::BackendKind::none || options_.trust == Trust::checked || stance() == Stance::force_eager ||
+      capture::current_listener())
+    return {};
   std::shared_ptr<const Variants> variants;
   {
     std::lock_guard lock(mutex_);
@@ -37,7 +42,9 @@ Answer Region::answer(const Leaves& in) {
     if (!variant->guards.check(in, nullptr)) continue;
     std::shared_ptr<driver::Variant> ready = with_backward(variant);
     if (!ready->ready()) return {};
-    return driver::run_variant(ready, in);
+    detail::Answer answer = driver::run_variant(ready, in);
+    ++driver::counters().calls, ++driver::counters().answered;
+    return answer;
   }
   return {};
 }
@@ -93,7 +100,7 @@ Region::Past Region::look_back(const Leaves& in) const {
 }
 
 void Region::record(const Leaves& given, const std::function<Outcome()>& body) {
-  if (kind_ == driver::BackendKind::none || capture::current_listener()) {
+  if (kind_ == driver::BackendKind::none || stance() == Stance::force_eager || capture::current_listener()) {
     body();
     return;
   }
@@ -115,9 +122,15 @@ void Region::record(const Leaves& given, const std::function<Outcome()>& body) {
       bool hopeless = !past.candidate->obstacles.empty() || tries >= kPatience;
       plain = hopeless && tries % kRetryEvery != 0 && !options_.fullgraph;
     }
+    bool is_new = !past.candidate && !candidates_.empty();
+    if (is_new && stance() == Stance::fail_on_recompile)
+      throw UserError(ErrorCode::recompile, "no known graph fits this call, under fail_on_recompile: guard '" +
+                                                std::string(capture::guard_name(past.failure.kind)) + "' on " + past.failure.subject);
+    plain |= stance() == Stance::eager_on_recompile || (is_new && candidates_.size() >= options_.recompile_limit);
     if (plain) ++counts_.plain;
     known = known_;
   }
+  ++driver::counters().calls, ++(plain ? driver::counters().plain : driver::counters().recorded);
   if (plain) {
     body();
     return;
@@ -178,6 +191,14 @@ void Region::learn(const Past& past, std::shared_ptr<driver::Recording> recordin
     add_once(recording->obstacles, text);
     add_once(counts_.obstacles, text);
   }
+}
+
+void Region::reset() {
+  checked_.reset();
+  std::lock_guard lock(mutex_);
+  variants_ = std::make_shared<Variants>();
+  candidates_.clear();
+  known_.clear();
 }
 
 std::shared_ptr<Region> make_region(Options options) { return std::make_shared<Region>(std::move(options)); }

@@ -21,6 +21,7 @@ class Region {
   Answer answer(const Leaves& in);
   void record(const Leaves& in, const std::function<Outcome()>& body);
   Explanation explain();
+  void reset();
 
  private:
   using Variants = std::vector<std::shared_ptr<driver::Variant>>;

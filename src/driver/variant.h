@@ -44,6 +44,8 @@ struct Variant {
   mutable std::atomic<size_t> answered{0};
   mutable std::atomic<bool> wants_backward{false};  // a backward came that is not recorded
 
+  std::vector<std::shared_ptr<const Executable>> executables() const;
+
   // May it answer when gradients are needed?
   bool ready() const;
 };

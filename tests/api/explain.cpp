@@ -54,7 +54,7 @@ TEST(Explain, TheNumberThatDriftsIsNamed) {
 
 TEST(Explain, C7CheckedCallsTellWhereTheProgramLeftWhatIsKnown) {
   torch::nn::Linear fc(4, 2);
-  auto fast = tenon::compile(fc, {.name = "head"});
+  auto fast = tenon::compile(fc, {.name = "head", .dynamic = Dynamic::no});
   for (int size : {3, 3, 3, 5, 5, 5}) fast(torch::randn({size, 4}));
   Explanation why = tenon::explain(fast);
   EXPECT_EQ(why.calls, 6u);

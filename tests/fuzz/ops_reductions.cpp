@@ -71,7 +71,8 @@ const std::vector<Op> reduction_ops = {
     {"var_mean", Wants::floating, 1, Fit::any,
      DO(torch::var_mean(x[0], at::OptionalIntArrayRef(p.dim(0, x[0])), p.below(1, 2), p.flag(2)))},
     {"std_mean", Wants::floating, 1, Fit::any, DO(torch::std_mean(x[0], p.flag(0)))},
-    {"norm along", Wants::floating, 1, Fit::any, DO(torch::norm(x[0], p.real(0), p.dim(1, x[0]), p.flag(2)))},
+    // On a 0-d tensor ATen reads sizes that the object had before, and gives other last bits.
+    {"norm along", Wants::floating, 1, Fit::any, DO(torch::norm(torch::atleast_1d(x[0]), p.real(0), p.dim(1, x[0]), p.flag(2)))},
     {"vector_norm", Wants::floating, 1, Fit::any, DO(torch::linalg_vector_norm(x[0], p.real(0)))},
     {"dist", Wants::floating, 2, Fit::alike, DO(torch::dist(x[0], x[1], p.real(0)))},
     {"renorm", Wants::floating, 1, Fit::any, DO(torch::renorm(x[0], 2, p.dim(0, x[0]), p.real(1)))},

@@ -1,0 +1,172 @@
+#include "capture/shapes.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <atomic>
+#include <string>
+#include <unordered_map>
+
+#include "bridge/convert.h"
+#include "capture/listener.h"
+
+namespace tenon::capture {
+namespace {
+
+using Geometries = std::vector<Geometry>;
+
+Geometry contiguous(at::ScalarType dtype, Dims sizes) {
+  Geometry g;
+  g.dtype = dtype;
+  g.strides.resize(sizes.size());
+  int64_t stride = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    g.strides[i] = stride;
+    stride *= std::max<int64_t>(sizes[i], 1);
+  }
+  g.sizes = std::move(sizes);
+  return g;
+}
+
+const Geometry& operand(const TapeOp& op, size_t i) { return std::get<TensorRef>(op.args[i]).geometry; }
+
+Geometries embedding(const TapeOp& op) {
+  Dims sizes = operand(op, 1).sizes;
+  sizes.push_back(operand(op, 0).sizes[1]);
+  return {contiguous(operand(op, 0).dtype, std::move(sizes))};
+}
+
+Geometries index_select(const TapeOp& op) {
+  Dims sizes = operand(op, 0).sizes;
+  int64_t dim = std::get<c10::IValue>(op.args[1]).toInt();
+  if (sizes.empty()) return {contiguous(operand(op, 0).dtype, sizes)};
+  if (dim < 0) dim += static_cast<int64_t>(sizes.size());
+  sizes[dim] = operand(op, 2).sizes.empty() ? 1 : operand(op, 2).sizes[0];
+  return {contiguous(operand(op, 0).dtype, std::move(sizes))};
+}
+
+// The mean and the scale have one element a row.
+Geometries layer_norm(const TapeOp& op) {
+  const Geometry& x = operand(op, 0);
+  size_t normalized = std::get<c10::IValue>(op.args[1]).toListRef().size();
+  Dims rows = x.sizes;
+  for (size_t i = rows.size() - normalized; i < rows.size(); ++i) rows[i] = 1;
+  at::ScalarType statistics = op.results[1].items[0].geometry.dtype;
+  return {contiguous(x.dtype, x.sizes), contiguous(statistics, rows), contiguous(statistics, rows)};
+}
+
+using Rule = Geometries (*)(const TapeOp&);
+
+Rule own_rule(const std::string& name) {
+  static const auto* rules = new std::unordered_map<std::string, Rule>{
+      {"aten::embedding", &embedding},
+      {"aten::index_select", &index_select},
+      {"aten::native_layer_norm", &layer_norm},
+  };
+  auto it = rules->find(name);
+  return it == rules->end() ? nullptr : it->second;
+}
+
+// Ops whose results look as another op's that has a Meta kernel.
+const char* looks_like(const std::string& name) {
+  if (name == "aten::relu") return "aten::neg";
+  if (name == "aten::relu_") return "aten::neg_";
+  return nullptr;
+}
+
+class MetaRun {
+ public:
+  std::optional<Geometries> run(const TapeOp& op, const c10::OperatorHandle& like) {
+    if (!like.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) return std::nullopt;
+    for (size_t i = 0; i < op.args.size(); ++i) push(op, i);
+    try {
+      c10::impl::ExcludeDispatchKeyGuard below(keys_above_backends());
+      like.callBoxed(&stack_);
+    } catch (const std::exception&) {
+      return std::nullopt;
+    }
+    Geometries out;
+    for (size_t r = 0; r < op.results.size(); ++r) {
+      if (op.results[r].is_list)
+        for (const at::Tensor& tensor : stack_[r].toTensorVector()) out.push_back(look(tensor));
+      else out.push_back(look(stack_[r].toTensor()));
+    }
+    return out;
+  }
+
+ private:
+  static Geometry look(const at::Tensor& tensor) { return tensor.defined() ? geometry_of(tensor) : Geometry{}; }
+
+  at::Tensor shadow(const TensorRef& ref) {
+    if (!ref.defined()) return {};
+    const Geometry& g = ref.geometry;
+    int64_t last = g.offset;
+    for (size_t i = 0; i < g.sizes.size(); ++i) last += std::max<int64_t>(g.sizes[i] - 1, 0) * g.strides[i];
+    size_t bytes = static_cast<size_t>(last + 1) * c10::elementSize(g.dtype);
+    c10::Storage& storage = storages_[ref.storage];
+    if (!storage)
+      storage = c10::Storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(nullptr, c10::Device(c10::kMeta)),
+                             c10::GetAllocator(c10::kMeta), /*resizable=*/true);
+    if (storage.nbytes() < bytes) storage.set_nbytes(bytes);
+    auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::Meta),
+                                                           c10::scalarTypeToTypeMeta(g.dtype));
+    tensor.unsafeGetTensorImpl()->set_sizes_and_strides(g.sizes, g.strides, g.offset);
+    return tensor;
+  }
+
+  void push(const TapeOp& op, size_t index) {
+    const TapeArgument& arg = op.args[index];
+    if (const auto* ref = std::get_if<TensorRef>(&arg)) {
+      stack_.emplace_back(shadow(*ref));
+    } else if (const auto* number = std::get_if<ir::NumberTensor>(&arg)) {
+      stack_.emplace_back(bridge::make_number(*number));
+    } else if (const auto* value = std::get_if<c10::IValue>(&arg)) {
+      bool is_device = value->isDevice() || op.op.schema().arguments()[index].name() == "device";
+      stack_.push_back(is_device ? c10::IValue(c10::Device(c10::kMeta)) : *value);
+    } else if (op.op.schema().arguments()[index].type()->str().find('?') == std::string::npos) {
+      c10::List<at::Tensor> list;
+      for (const TensorRef& item : std::get<TensorListRef>(arg).items) list.push_back(shadow(item));
+      stack_.emplace_back(std::move(list));
+    } else {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const TensorRef& item : std::get<TensorListRef>(arg).items)
+        list.push_back(item.defined() ? std::optional(shadow(item)) : std::nullopt);
+      stack_.emplace_back(std::move(list));
+    }
+  }
+
+  Stack stack_;
+  std::unordered_map<int32_t, c10::Storage> storages_;
+};
+
+std::optional<Geometries> infer(const TapeOp& op) {
+  std::string name = op_name(op.op);
+  if (Rule rule = own_rule(name)) return rule(op);
+  const char* other = looks_like(name);
+  return MetaRun().run(op, other ? bridge::find_op(other) : op.op);
+}
+
+// Does the rule say what the recorded run showed?
+bool holds_for(const TapeOp& recorded) {
+  auto inferred = infer(recorded);
+  if (!inferred) return false;
+  size_t next = 0;
+  for (const TapeResult& result : recorded.results)
+    for (const TensorRef& ref : result.items) {
+      if (next >= inferred->size()) return false;
+      const Geometry& g = (*inferred)[next++];
+      if (ref.defined() && !(g == ref.geometry)) return false;
+    }
+  return next == inferred->size();
+}
+
+}  // namespace
+
+std::optional<Geometries> infer_results(const TapeOp& op, const TapeOp& recorded) {
+  std::atomic_ref<int8_t> known(recorded.shape_rule);
+  if (known.load(std::memory_order_relaxed) == 0) known.store(holds_for(recorded) ? 1 : 2, std::memory_order_relaxed);
+  if (known.load(std::memory_order_relaxed) == 2) return std::nullopt;
+  return infer(op);
+}
+
+}  // namespace tenon::capture

@@ -1,0 +1,37 @@
+#include "tenon/control.h"
+
+#include "capture/listener.h"
+#include "driver/region.h"
+#include "driver/stats.h"
+
+namespace tenon {
+namespace {
+
+std::atomic<Stance> g_stance{Stance::compile};
+
+}  // namespace
+
+void set_stance(Stance stance) { g_stance = stance; }
+Stance stance() { return g_stance; }
+
+namespace driver {
+
+Counters& counters() {
+  static Counters all;
+  return all;
+}
+
+}  // namespace driver
+
+Stats stats() {
+  const driver::Counters& c = driver::counters();
+  return {c.calls, c.answered, c.replayed, c.recorded, c.plain, c.graphs, c.flushes, c.verified, c.quarantined};
+}
+
+namespace detail {
+
+void reset(Region& region) { region.reset(); }
+void disable_on_this_thread(bool on) { capture::pause_listening(on); }
+
+}  // namespace detail
+}  // namespace tenon

@@ -1,0 +1,43 @@
+// Options::verify: a graph's executable beside plain interpretation of the same graph, on real calls.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/interpreter.h"
+
+namespace tenon::driver {
+
+class Executable;
+
+class Verifier {
+ public:
+  // `fraction` of the runs are compared; `oracle` makes every copy that the graph asks for.
+  Verifier(double fraction, std::shared_ptr<const runtime::Interpreter> oracle) : fraction_(fraction), oracle_(std::move(oracle)) {}
+
+  bool quarantined() const { return quarantined_; }
+  bool wants(size_t run) const;
+  std::string report() const;
+
+  // Runs the oracle; and `run`, on what the inputs held before. Returns the oracle's outputs if
+  // they differ, and quarantines the graph.
+  std::vector<at::Tensor> compare(std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars,
+                                  const std::function<std::vector<at::Tensor>(std::vector<at::Tensor>)>& run) const;
+  std::vector<at::Tensor> run_oracle(std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) const {
+    return oracle_->run(std::move(inputs), runtime::RunMode::kernels, scalars);
+  }
+
+ private:
+  void quarantine(const std::string& difference, const std::vector<at::Tensor>& inputs) const;
+
+  double fraction_;
+  std::shared_ptr<const runtime::Interpreter> oracle_;
+  mutable std::atomic<bool> quarantined_{false};
+  mutable std::mutex mutex_;
+  mutable std::string report_;
+};
+
+}  // namespace tenon::driver
