@@ -223,6 +223,13 @@ class Run {
     }
   }
 
+  bool is_written(int32_t storage) const {
+    for (const capture::TapeOp& op : recording_->tape().ops)
+      for (const capture::TapeWrite& write : op.writes)
+        if (write.ref.storage == storage) return true;
+    return false;
+  }
+
   size_t uses(int32_t storage) const {
     size_t count = 0;
     for (const capture::TapeOp& op : recording_->tape().ops)
@@ -244,7 +251,10 @@ class Run {
     for (size_t i = 0; i < tensors.size(); ++i) {
       const ResultInfo& info = r.results[i];
       if (!info.requires_grad || !info.ref.defined() || info.same_as_result >= 0) continue;
-      if (r.tape().storages[info.ref.storage].born < 0) continue;  // a view of something given: made again by itself
+      if (r.tape().storages[info.ref.storage].born < 0) {  // a view of something given: made again by itself
+        if (is_written(info.ref.storage)) r.obstacles.push_back("it returns memory that it was given and wrote to, with a history");
+        continue;
+      }
       if (!tensors[i]->is_floating_point() && !tensors[i]->is_complex())
         r.obstacles.push_back("it returns integers that require grad (libtorch lets an in-place comparison do that)");
       if (tensors[i]->is_leaf()) r.obstacles.push_back("it returns a leaf of autograd that it made");
