@@ -12,16 +12,11 @@
 #include "driver/recording.h"
 
 using namespace tenon;
+using bench::report;
 using bench::side_by_side;
 using torch::Tensor;
 
 namespace {
-
-void report(const char* name, double figure, const char* unit, double eager, double ours) {
-  std::printf("{\"name\": \"%s\", \"figure\": %.4f, \"unit\": \"%s\", \"eager_us\": %.3f, \"ours_us\": %.3f}\n", name, figure, unit,
-              eager * 1e6, ours * 1e6);
-  std::fflush(stdout);
-}
 
 torch::nn::Sequential mlp(int layers, int width) {
   torch::nn::Sequential net;

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <functional>
 #include <vector>
 
@@ -32,6 +33,13 @@ inline std::vector<double> side_by_side(const std::vector<std::function<void()>>
     medians.push_back(list[list.size() / 2]);
   }
   return medians;
+}
+
+// One row of the results, as JSON.
+inline void report(const char* name, double figure, const char* unit, double eager, double ours) {
+  std::printf("{\"name\": \"%s\", \"figure\": %.4f, \"unit\": \"%s\", \"eager_us\": %.3f, \"ours_us\": %.3f}\n", name, figure, unit,
+              eager * 1e6, ours * 1e6);
+  std::fflush(stdout);
 }
 
 }  // namespace tenon::bench

@@ -11,13 +11,11 @@
 #include <mutex>
 #include <vector>
 
-#include "base/error.h"
-
 namespace tenon::capture {
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr size_t kReserved = size_t{1} << 40;
+constexpr size_t kMost = size_t{1} << 44, kLeast = size_t{1} << 32;
 
 thread_local bool t_unannounced = false;
 
@@ -42,8 +40,8 @@ void on_materialize(c10::StorageImpl* storage) {
   for (const auto& debtor : all_debtors()) debtor->on_access(storage);
 }
 
-// One reservation for the process. Addresses are handed out round and round; a terabyte later the
-// first ones are long forgotten.
+// One reservation for the process. Addresses are handed out round and round; when the first ones
+// come again they are long forgotten.
 class Reservation {
  public:
   static Reservation& get() {
@@ -51,22 +49,28 @@ class Reservation {
     return *reservation;
   }
 
+  bool exists() const { return begin_ != nullptr; }
+
   char* take(size_t bytes) {
     size_t size = (bytes + kPage - 1) / kPage * kPage + kPage;
-    size_t at = next_.fetch_add(size, std::memory_order_relaxed) % kReserved;
-    if (at + size > kReserved) at = next_.fetch_add(size, std::memory_order_relaxed) % kReserved;
+    size_t at = next_.fetch_add(size, std::memory_order_relaxed) % size_;
+    while (at + size > size_) at = next_.fetch_add(size, std::memory_order_relaxed) % size_;
     return begin_ + at;
   }
   bool contains(const void* address) const {
     const char* a = static_cast<const char*>(address);
-    return a >= begin_ && a < begin_ + kReserved;
+    return a >= begin_ && a < begin_ + size_;
   }
 
  private:
   Reservation() {
-    void* range = mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (range == MAP_FAILED) throw InternalError("cannot reserve addresses for deferred tensors (is RLIMIT_AS set?)");
-    begin_ = static_cast<char*>(range);
+    for (size_t size = kMost; size >= kLeast && !begin_; size /= 4) {
+      void* range = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (range == MAP_FAILED) continue;
+      begin_ = static_cast<char*>(range);
+      size_ = size;
+    }
+    if (!begin_) return;
     struct sigaction action {};
     action.sa_sigaction = &on_signal;
     action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
@@ -93,6 +97,7 @@ class Reservation {
   }
 
   char* begin_ = nullptr;
+  size_t size_ = 0;
   std::atomic<size_t> next_{0};
 };
 
@@ -120,6 +125,8 @@ bool others_enlisted() {
 
 Unannounced::Unannounced() : before_(t_unannounced) { t_unannounced = true; }
 Unannounced::~Unannounced() { t_unannounced = before_; }
+
+bool addresses_are_available() { return Reservation::get().exists(); }
 
 AddressRange::AddressRange(size_t bytes) : begin_(Reservation::get().take(bytes)), bytes_(bytes) {}
 

@@ -43,6 +43,9 @@ class Unannounced {
   bool before_;
 };
 
+// False where the system gives no address space (a tight RLIMIT_AS): then nothing can wait.
+bool addresses_are_available();
+
 // Addresses for so many bytes, until they are given back.
 class AddressRange {
  public:

@@ -2,28 +2,16 @@
 
 #include <c10/core/CPUAllocator.h>
 
-#include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "capture/index_check.h"
-#include "capture/shapes.h"
+#include "capture/tensors.h"
 
 namespace tenon::capture {
 namespace {
-
-// Tensors with one of these are not plain memory on the CPU.
-constexpr c10::DispatchKeySet kOdd({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor,
-                                    c10::DispatchKey::Python, c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr,
-                                    c10::DispatchKey::Quantized, c10::DispatchKey::MkldnnCPU});
-
-c10::StorageImpl* storage_of(const c10::TensorImpl* tensor) { return tensor->unsafe_storage().unsafeGetStorageImpl(); }
-
-bool is_plain(const c10::TensorImpl* tensor) {
-  c10::DispatchKeySet keys = tensor->key_set();
-  return (keys & kOdd).empty() && keys.has_backend(c10::BackendComponent::CPUBit) && tensor->has_storage();
-}
 
 template <class F>
 void for_each_operand(const TapeOp& op, F&& f) {
@@ -34,16 +22,6 @@ void for_each_operand(const TapeOp& op, F&& f) {
       for (const TensorRef& item : list->items)
         if (item.defined()) f(item);
     }
-  }
-}
-
-template <class F>
-void for_each_tensor(const c10::IValue& value, F&& f) {
-  if (value.isTensor()) {
-    if (value.toTensor().defined()) f(value.toTensor());
-  } else if (value.isTensorList() || value.isOptionalTensorList()) {
-    for (const c10::IValue& item : value.toListRef())
-      if (item.isTensor() && item.toTensor().defined()) f(item.toTensor());
   }
 }
 
@@ -120,23 +98,9 @@ bool Replayer::matches_argument(const TapeOp& entry, const TapeArgument& expecte
 }
 
 bool Replayer::matches(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack) {
-  if (!(entry.op == op)) return false;
-  if (entry.immediate) return true;  // runs for real, whatever its operands are
-  if (entry.default_dtype != c10::get_default_dtype_as_scalartype()) return false;
-  bound_now_.clear();
-  size_t first = stack.size() - entry.args.size(), scalar = entry.before.scalars;
-  for (size_t i = 0; i < entry.args.size(); ++i)
-    if (!matches_argument(entry, entry.args[i], stack[first + i], scalar)) {
-      mismatch_ = i;
-      unbind_new();
-      return false;
-    }
-  // An offset that the op states itself counts from the start of the storage.
-  if (entry.absolute_offset && slots_[std::get<TensorRef>(entry.args[0]).storage].moved != 0) {
-    unbind_new();
-    return false;
-  }
-  return true;
+  size_t scalar = entry.before.scalars;
+  return fits(entry, op, stack,
+              [&](const TapeArgument& expected, const c10::IValue& given) { return matches_argument(entry, expected, given, scalar); });
 }
 
 void Replayer::unbind_new() {
@@ -145,145 +109,6 @@ void Replayer::unbind_new() {
     slots_[storage] = Slot{};
   }
   bound_now_.clear();
-}
-
-// ---- other sizes ----
-
-Geometry Replayer::place_of(const at::Tensor& tensor, int32_t storage) const {
-  Geometry g = geometry_of(tensor);
-  g.offset -= slots_[storage].moved / static_cast<int64_t>(tensor.itemsize());
-  return g;
-}
-
-bool Replayer::resembles_tensor(const TensorRef& ref, const at::Tensor& tensor) {
-  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  if (!is_plain(impl) || impl->is_wrapped_number() || impl->dtype() != c10::scalarTypeToTypeMeta(ref.geometry.dtype)) return false;
-  c10::StorageImpl* storage = storage_of(impl);
-  Slot& slot = slots_[ref.storage];
-  if (slot.impl) return slot.impl == storage;
-  if (base_->tape.storages[ref.storage].born >= 0 || !numbers_.insert(storage, ref.storage)) return false;
-  slot.impl = storage;
-  slot.weak = impl->unsafe_storage().getWeakStorageImpl();
-  bound_now_.push_back(ref.storage);
-  return true;
-}
-
-// The same op on the same memory; sizes, strides and integers may be others.
-bool Replayer::resembles(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack) {
-  if (!(entry.op == op)) return false;
-  if (entry.immediate) return true;
-  if (entry.default_dtype != c10::get_default_dtype_as_scalartype()) return false;
-  bound_now_.clear();
-  size_t first = stack.size() - entry.args.size(), scalar = entry.before.scalars;
-  auto same = [&](const TapeArgument& expected, const c10::IValue& given) {
-    if (const auto* ref = std::get_if<TensorRef>(&expected)) {
-      if (!given.isTensor() || given.toTensor().defined() != ref->defined()) return false;
-      return !ref->defined() || resembles_tensor(*ref, given.toTensor());
-    }
-    if (const auto* list = std::get_if<TensorListRef>(&expected)) {
-      if (!given.isTensorList() && !given.isOptionalTensorList()) return false;
-      auto items = given.toListRef();
-      if (items.size() != list->items.size()) return false;
-      for (size_t i = 0; i < items.size(); ++i) {
-        bool defined = items[i].isTensor() && items[i].toTensor().defined();
-        if (defined != list->items[i].defined() || (defined && !resembles_tensor(list->items[i], items[i].toTensor()))) return false;
-      }
-      return true;
-    }
-    if (const auto* value = std::get_if<c10::IValue>(&expected))
-      if ((value->isInt() && given.isInt()) || (value->isIntList() && given.isIntList())) return true;
-    return matches_argument(entry, expected, given, scalar);
-  };
-  for (size_t i = 0; i < entry.args.size(); ++i)
-    if (!same(entry.args[i], stack[first + i])) {
-      mismatch_ = i;
-      unbind_new();
-      return false;
-    }
-  if (entry.absolute_offset && slots_[std::get<TensorRef>(entry.args[0]).storage].moved != 0) {
-    unbind_new();
-    return false;
-  }
-  return true;
-}
-
-// From here on the stream is one of its own, made from the known one.
-bool Replayer::start_deriving(const c10::OperatorHandle& op, const Stack& stack) {
-  const TapeOp* entry = derived_ ? nullptr : expected();
-  if (!entry || !options_.may_derive || !options_.may_record) return false;
-  base_ = stream_;
-  if (!resembles(*entry, op, stack)) {
-    base_.reset();
-    return false;
-  }
-  shared_ = cursor_;
-  derived_ = std::make_shared<Stream>();
-  derived_->tape = prefix(base_->tape, cursor_, mark_at(base_->tape, cursor_));
-  derived_->tape.storages = base_->tape.storages;
-  derived_->tape.externals = base_->tape.externals;
-  derived_->tape.scalars = base_->tape.scalars;
-  derived_->number = SIZE_MAX;  // until it is added
-  has_rule_.assign(cursor_, 1);
-  stream_ = derived_;
-  return true;
-}
-
-const TapeOp* Replayer::derive(const TapeOp& base, const Stack& stack) {
-  TapeOp op = base;
-  Tape& tape = derived_->tape;
-  size_t first = stack.size() - op.args.size();
-  auto refresh = [&](TensorRef& ref, const at::Tensor& tensor) {
-    if (!ref.defined()) return;
-    ref.geometry = place_of(tensor, ref.storage);
-    tape.storages[ref.storage].bytes = tensor.storage().nbytes();
-  };
-  if (!op.immediate) {
-    for (size_t i = 0; i < op.args.size(); ++i) {
-      const c10::IValue& given = stack[first + i];
-      if (auto* ref = std::get_if<TensorRef>(&op.args[i])) {
-        refresh(*ref, given.toTensor());
-      } else if (auto* list = std::get_if<TensorListRef>(&op.args[i])) {
-        for (size_t k = 0; k < list->items.size(); ++k)
-          if (list->items[k].defined()) refresh(list->items[k], given.toListRef()[k].toTensor());
-      } else if (auto* value = std::get_if<c10::IValue>(&op.args[i]); value && (value->isInt() || value->isIntList())) {
-        *value = given;
-      }
-    }
-    for (TapeWrite& write : op.writes) {
-      const TapeArgument& arg = op.args[write.argument];
-      if (const auto* ref = std::get_if<TensorRef>(&arg)) write.ref = *ref;
-      else write.ref = std::get<TensorListRef>(arg).items[write.item];
-    }
-  }
-  auto inferred = op.immediate ? std::nullopt : infer_results(op, base);
-  if (inferred && !place_results(op, *inferred)) return nullptr;
-  has_rule_.push_back(inferred.has_value());
-  tape.ops.push_back(std::move(op));
-  return &tape.ops.back();
-}
-
-// False if there are more or fewer of them than in the known stream.
-bool Replayer::place_results(TapeOp& op, std::vector<Geometry>& inferred) {
-  size_t next = 0;
-  for (TapeResult& result : op.results)
-    for (size_t i = 0; i < result.items.size(); ++i) {
-      TensorRef& ref = result.items[i];
-      if (next >= inferred.size()) return false;
-      Geometry& g = inferred[next++];
-      if (!ref.defined()) continue;
-      const Origin& origin = result.origins[i];
-      ref.geometry = std::move(g);
-      if (origin.argument < 0) {
-        int64_t last = ref.geometry.offset;
-        bool empty = false;
-        for (size_t d = 0; d < ref.geometry.sizes.size(); ++d) {
-          empty |= ref.geometry.sizes[d] == 0;
-          last += (ref.geometry.sizes[d] - 1) * ref.geometry.strides[d];
-        }
-        derived_->tape.storages[ref.storage].bytes = empty ? 0 : static_cast<size_t>(last + 1) * c10::elementSize(ref.geometry.dtype);
-      }
-    }
-  return next == inferred.size();
 }
 
 // Another stream that did the same up to here and goes on like this.
@@ -346,6 +171,7 @@ void Replayer::on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, 
 }
 
 void Replayer::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   if (pass_through_) return inner_run(op, keys, stack);
   if (recorder_) return recorder_->on_op(op, keys, stack);
   std::unique_lock lock(mutex_);
@@ -398,11 +224,13 @@ bool Replayer::can_wait(const TapeOp& entry) {
       slot.armed = arm(slot.impl);
       wait &= slot.armed;
     }
-    if (slot.snapshot && slot.waiting && std::memcmp(slot.snapshot.get(), slot.impl->data(), slot.impl->nbytes()) != 0) flush();
+    if (slot.waiting && slot.real >= 0 && real(slot).snapshot &&
+        std::memcmp(real(slot).snapshot.get(), slot.impl->data(), slot.impl->nbytes()) != 0)
+      flush();
   });
   for (const TapeWrite& write : entry.writes) {
     Slot& slot = slots_[write.ref.storage];
-    wait &= slot.owed || (!slot.handed_out && slot.owns_memory());
+    wait &= slot.owed || (!slot.handed_out && owns_memory(slot));
   }
   return wait;
 }
@@ -419,16 +247,30 @@ bool Replayer::index_is_good(const TapeOp& entry, const Stack& stack) {
   return indices_are_good(entry.op, stack);
 }
 
+Replayer::RealMemory& Replayer::real(Slot& slot) {
+  if (slot.real < 0) {
+    slot.real = static_cast<int32_t>(real_.size());
+    real_.emplace_back();
+  }
+  return real_[slot.real];
+}
+
+bool Replayer::owns_memory(const Slot& slot) const {
+  const c10::DataPtr& pointer = slot.is_hidden ? real_[slot.real].hidden : slot.impl->_mutable_data_ptr_no_checks();
+  return slot.impl->nbytes() == 0 || pointer.get_context() != nullptr;
+}
+
 void Replayer::hold(int32_t storage) {
   Slot& slot = slots_[storage];
   if (slot.waiting) return;
   slot.waiting = true;
   waiting_.push_back(storage);
   if (slot.owed) return;
-  slot.held = c10::Storage(slot.weak.lock());
-  if (!slot.handed_out && slot.owns_memory()) return;
-  slot.snapshot = c10::GetCPUAllocator()->allocate(slot.impl->nbytes());
-  std::memcpy(slot.snapshot.get(), slot.impl->data(), slot.impl->nbytes());
+  RealMemory& memory = real(slot);
+  memory.held = c10::Storage(slot.weak.lock());
+  if (!slot.handed_out && owns_memory(slot)) return;
+  memory.snapshot = c10::GetCPUAllocator()->allocate(slot.impl->nbytes());
+  std::memcpy(memory.snapshot.get(), slot.impl->data(), slot.impl->nbytes());
 }
 
 void Replayer::hide(int32_t storage) {
@@ -436,7 +278,7 @@ void Replayer::hide(int32_t storage) {
   if (slot.owed || slot.is_hidden) return;
   slot.range = AddressRange(slot.impl->nbytes());
   slot.is_hidden = true;
-  slot.hidden = std::move(slot.impl->_mutable_data_ptr_no_checks());
+  real(slot).hidden = std::move(slot.impl->_mutable_data_ptr_no_checks());
   slot.impl->_mutable_data_ptr_no_checks() = c10::DataPtr(const_cast<char*>(slot.range.begin()), c10::kCPU);
 }
 
@@ -523,19 +365,25 @@ bool Replayer::touches_waiting(const c10::OperatorHandle& op, const Stack& stack
 }
 
 void Replayer::run_now(const TapeOp& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack, bool alone) {
-  size_t count = entry.args.size(), first = stack->size() - count;
-  const auto& parameters = op.schema().arguments();
   if (touches_waiting(op, *stack)) flush();
-  for (size_t i = 0; i < count; ++i)
-    if (parameters[i].alias_info()) for_each_tensor((*stack)[first + i], [&](const at::Tensor& tensor) { release_arm(tensor); });
+  std::vector<int32_t> armed = disarm_operands(op, *stack);
+  auto rearm = [&] {
+    for (int32_t storage : armed) slots_[storage].armed = arm(slots_[storage].impl);
+  };
   mutex_.unlock();
   try {
     inner_run(op, keys, stack);
   } catch (...) {
     mutex_.lock();
+    rearm();
+    if (derived_) {
+      derived_->tape.ops.pop_back();
+      has_rule_.pop_back();
+    }
     throw;
   }
   mutex_.lock();
+  rearm();
   note_real_results(*stack);
   for (size_t r = 0; r < entry.results.size(); ++r) {
     const TapeResult& result = entry.results[r];
@@ -547,34 +395,11 @@ void Replayer::run_now(const TapeOp& entry, const c10::OperatorHandle& op, c10::
       if (!ref.defined() || !tensor.has_storage()) return;
       bind(ref, tensor);
       Slot& slot = slots_[ref.storage];
-      if (entry.births && slot.impl && !slot.armed) slot.armed = arm(slot.impl);
+      if (slot.impl && !slot.armed) slot.armed = arm(slot.impl);  // the host may ask for a pointer from now on
     });
   }
   ++cursor_;
   if (alone) done_ = cursor_;
-}
-
-// A derived op that ran shows what its results look like.
-void Replayer::note_real_results(const Stack& stack) {
-  if (!derived_) return;
-  TapeOp& op = derived_->tape.ops.back();
-  for (size_t r = 0; r < op.results.size(); ++r) {
-    TapeResult& result = op.results[r];
-    size_t i = 0;
-    for_each_tensor(stack[stack.size() - op.results.size() + r], [&](const at::Tensor& tensor) {
-      size_t at = i++;
-      if (at >= result.items.size() || !result.items[at].defined() || !is_plain(tensor.unsafeGetTensorImpl())) {
-        derivable_ = false;
-        return;
-      }
-      TensorRef& ref = result.items[at];
-      int32_t memory = numbers_.find(storage_of(tensor.unsafeGetTensorImpl()));
-      derivable_ &= memory == (result.origins[at].argument < 0 ? -1 : ref.storage);
-      ref.geometry = place_of(tensor, ref.storage);
-      derived_->tape.storages[ref.storage].bytes = tensor.storage().nbytes();
-    });
-    if (!result.items.empty() && result.items[0].defined()) derivable_ &= i == result.items.size();
-  }
 }
 
 void Replayer::flush() {
@@ -593,7 +418,8 @@ void Replayer::flush() {
   for (int32_t storage : waiting_) {
     Slot& slot = slots_[storage];
     if (slot.owed) continue;
-    const void* begin = slot.snapshot ? slot.snapshot.get() : slot.is_hidden ? slot.hidden.get() : slot.impl->data();
+    const RealMemory& memory = real(slot);
+    const void* begin = memory.snapshot ? memory.snapshot.get() : slot.is_hidden ? memory.hidden.get() : slot.impl->data();
     memory_.lend(storage, begin, slot.impl->nbytes(), slot.moved);
   }
   std::exception_ptr error;
@@ -629,11 +455,11 @@ void Replayer::settle(const std::vector<int32_t>& live) {
   owed_.clear();
   for (int32_t storage : waiting_) {
     Slot& slot = slots_[storage];
-    if (slot.is_hidden) slot.impl->set_data_ptr_noswap(std::move(slot.hidden));
+    if (slot.is_hidden) slot.impl->set_data_ptr_noswap(std::move(real(slot).hidden));
     slot.is_hidden = slot.waiting = false;
-    slot.snapshot = {};
-    slot.held = {};
+    slot.real = -1;
   }
+  real_.clear();
   waiting_.clear();
   memory_.clear();
   done_ = cursor_;
@@ -656,9 +482,8 @@ bool Replayer::on_fault(const char* address) {
     if (!slot.range.begin() || !slot.range.contains(address)) continue;
     try {
       if (slot.owed || slot.is_hidden) flush();
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "tenon: a tensor was read through a const pointer, but computing it failed: %s\n", error.what());
-      return false;
+    } catch (...) {
+      error_ = std::current_exception();  // a signal handler cannot throw: the next op, or the end, does
     }
     auto impl = slot.weak.lock();
     if (!impl) return false;
@@ -669,12 +494,19 @@ bool Replayer::on_fault(const char* address) {
   return false;
 }
 
-void Replayer::release_arm(const at::Tensor& tensor) {
-  if (!tensor.has_storage()) return;
-  int32_t known = numbers_.find(storage_of(tensor.unsafeGetTensorImpl()));
-  if (known < 0 || !slots_[known].armed) return;
-  slots_[known].armed = false;
-  disarm(slots_[known].impl);
+// ATen's kernels ask for pointers and keep none; that is not the program's doing.
+std::vector<int32_t> Replayer::disarm_operands(const c10::OperatorHandle& op, const Stack& stack) {
+  std::vector<int32_t> armed;
+  if (op.operator_name().getNamespace() != "aten" || others_enlisted()) return armed;
+  for (size_t i = stack.size() - op.schema().arguments().size(); i < stack.size(); ++i)
+    for_each_tensor(stack[i], [&](const at::Tensor& tensor) {
+      int32_t known = tensor.has_storage() ? numbers_.find(storage_of(tensor.unsafeGetTensorImpl())) : -1;
+      if (known < 0 || !slots_[known].armed) return;
+      slots_[known].armed = false;
+      disarm(slots_[known].impl);
+      armed.push_back(known);
+    });
+  return armed;
 }
 
 void Replayer::release() {
@@ -700,7 +532,7 @@ void Replayer::end_stream() {
 
 void Replayer::finish() {
   std::lock_guard lock(mutex_);
-  std::exception_ptr error;
+  std::exception_ptr error = std::exchange(error_, nullptr);
   try {
     if (!recorder_ && !pass_through_) end_stream();
   } catch (...) {

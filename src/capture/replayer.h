@@ -9,6 +9,8 @@
 #include <mutex>
 #include <vector>
 
+#include <c10/core/DefaultDtype.h>
+
 #include "base/pointer_map.h"
 #include "capture/call_memory.h"
 #include "capture/placeholder.h"
@@ -57,31 +59,38 @@ class Replayer : public Listener, public Debtor {
   const ReplayCounts& counts() const { return counts_; }
 
  private:
+  // Memory that exists, while ops wait for it.
+  struct RealMemory {
+    c10::Storage held;
+    c10::DataPtr snapshot;  // what the ops are to read, if it may change meanwhile
+    c10::DataPtr hidden;    // the pointer that its storage does not show
+  };
+
+  // A storage of the stream, in this call.
   struct Slot {
     c10::StorageImpl* impl = nullptr;
     c10::weak_intrusive_ptr<c10::StorageImpl> weak{c10::intrusive_ptr<c10::StorageImpl>()};
-    bool owed = false;     // a placeholder whose contents wait
-    bool waiting = false;  // ops that wait read or write it
-    bool armed = false;
-    bool handed_out = false;  // the program holds a pointer to it
-    int64_t moved = 0;        // bytes from the tape's place to this call's
-    c10::Storage held;        // its memory, while ops wait for it
-    c10::DataPtr snapshot;    // what they are to read, if that may change
-    c10::DataPtr hidden;      // the pointer that its storage does not show
-    bool is_hidden = false;
+    int64_t moved = 0;  // bytes from the tape's place to this call's
     AddressRange range;
+    int32_t real = -1;        // index of its RealMemory
+    bool owed = false;        // a placeholder whose contents wait
+    bool waiting = false;     // ops that wait read or write it
+    bool armed = false;       // asking for a mutable pointer is announced
+    bool handed_out = false;  // the program holds such a pointer
+    bool is_hidden = false;
     bool shown = false;  // the range
-
-    // `from_blob` without a deleter: the memory may go away, or change, without a word.
-    bool owns_memory() const {
-      return impl->nbytes() == 0 || (is_hidden ? hidden : impl->_mutable_data_ptr_no_checks()).get_context() != nullptr;
-    }
   };
+
+  RealMemory& real(Slot& slot);
+  // `from_blob` without a deleter: the memory may go away, or change, without a word.
+  bool owns_memory(const Slot& slot) const;
 
   // What the call is compared with.
   const Stream& known() const { return derived_ ? *base_ : *stream_; }
   const TapeOp* expected() const { return cursor_ < known().tape.ops.size() ? &known().tape.ops[cursor_] : nullptr; }
   bool matches(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack);
+  template <class Same>
+  bool fits(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack, Same&& same);
   bool matches_argument(const TapeOp& entry, const TapeArgument& expected, const c10::IValue& given, size_t& scalar);
   bool matches_tensor(const TensorRef& ref, const c10::TensorImpl* tensor);
   void unbind_new();
@@ -107,7 +116,7 @@ class Replayer : public Listener, public Debtor {
   void hide(int32_t storage);
   void flush();
   void settle(const std::vector<int32_t>& live);
-  void release_arm(const at::Tensor& tensor);
+  std::vector<int32_t> disarm_operands(const c10::OperatorHandle& op, const Stack& stack);
   void release();
   void end_stream();
 
@@ -124,6 +133,7 @@ class Replayer : public Listener, public Debtor {
   bool derivable_ = true;               // the results of ops that ran are as the known stream's, but for sizes
   std::vector<char> has_rule_;          // per op of derived_: its results are known without running it
   std::unique_ptr<Recorder> recorder_;  // since the program departed
+  std::exception_ptr error_;            // of an op that failed where nothing can be thrown
   bool pass_through_ = false;           // after an error of ours
   size_t cursor_ = 0, done_ = 0, shared_ = 0;
   size_t waiting_ops_ = 0;  // of those from done_ to cursor_
@@ -131,11 +141,31 @@ class Replayer : public Listener, public Debtor {
   std::string difference_;
   size_t mismatch_ = 0;  // the argument that did not match
   std::vector<Slot> slots_;
+  std::vector<RealMemory> real_;
   std::vector<int32_t> waiting_, owed_, bound_now_;
   bool flushing_ = false;
   PointerMap numbers_;
   CallMemory memory_;
   ReplayCounts counts_;
 };
+
+// Is this the op, with arguments that are the `same`? If not, nothing that it bound stays bound.
+template <class Same>
+bool Replayer::fits(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack, Same&& same) {
+  if (!(entry.op == op)) return false;
+  if (entry.immediate) return true;  // runs for real, whatever its operands are
+  if (entry.default_dtype != c10::get_default_dtype_as_scalartype()) return false;
+  bound_now_.clear();
+  size_t first = stack.size() - entry.args.size();
+  bool fit = true;
+  for (size_t i = 0; i < entry.args.size() && fit; ++i) {
+    mismatch_ = i;
+    fit = same(entry.args[i], stack[first + i]);
+  }
+  // An offset that the op states itself counts from the start of the storage.
+  if (fit && entry.absolute_offset) fit = slots_[std::get<TensorRef>(entry.args[0]).storage].moved == 0;
+  if (!fit) unbind_new();
+  return fit;
+}
 
 }  // namespace tenon::capture

@@ -62,7 +62,8 @@ static std::string line_at(void* frame) {
   }
   std::string found;
   auto library = torch::unwind::libraryFor(frame);
-  bool skip = !library || contains(library->first, "libtorch") || contains(library->first, "libc10") || contains(library->first, "'");
+  bool skip = !library || contains(library->first, "libtorch") || contains(library->first, "libc10") ||
+              contains(library->first, "libtenon") || contains(library->first, "'");
   if (!skip)
     for (const Line& line : lines_of(library->first, library->second - 1))  // the call, not where it returns to
       if (found.empty() && belongs_to_user(line)) found = line.file.substr(line.file.rfind('/') + 1) + ":" + line.number;

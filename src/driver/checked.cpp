@@ -15,6 +15,9 @@
 namespace tenon::driver {
 namespace {
 
+// A stretch that leaves something else alive each time is not worth a graph each time.
+constexpr size_t kPlansAPlace = 8;
+
 capture::Geometry geometry_of(const ir::TensorType& type) {
   capture::Geometry g;
   g.dtype = bridge::from_dtype(type.dtype);
@@ -50,11 +53,16 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Ou
     for (const Watched& watched : options_.watch) watched.list(parts);
     for (auto& [name, tensor] : parts.tensors) recorder.name(tensor, capture::External::Kind::state, 0, name);
   };
+  if (!capture::addresses_are_available()) {
+    note_plain();
+    body();
+    return;
+  }
   auto start = std::chrono::steady_clock::now();
   auto streams = streams_.list();
   capture::RecordOptions record{.fullgraph = options_.fullgraph,
                                 .may_record = streams_.recorded() < options_.recompile_limit,
-                                .may_derive = options_.dynamic != Dynamic::no};
+                                .may_derive = options_.dynamic != Dynamic::no && stance() == Stance::compile};
   if (stance() != Stance::compile) {
     record.may_record = stance() == Stance::fail_on_recompile && streams->empty();
     record.may_not_depart = stance() == Stance::fail_on_recompile;
@@ -135,6 +143,7 @@ std::shared_ptr<CheckedCalls::Plan> CheckedCalls::find_plan(const capture::Stret
   std::lock_guard lock(mutex_);
   auto& plans = plans_[{stretch.stream.number, stretch.begin, stretch.end}];
   auto it = std::find_if(plans.begin(), plans.end(), [&](const auto& plan) { return plan->live == stretch.live; });
+  if (it == plans.end() && plans.size() >= kPlansAPlace) return nullptr;
   if (it == plans.end()) {
     auto plan = std::make_shared<Plan>();
     plan->live = stretch.live;

@@ -10,9 +10,7 @@
 #include "capture/listener.h"
 #include "driver/graphs.h"
 #include "driver/nodes.h"
-#include "ir/graph/parse.h"
-#include "ir/graph/print.h"
-#include "ir/graph/verify.h"
+#include "ir/graph/overlap.h"
 #include "passes/eliminate_dead.h"
 #include "planner/reuse.h"
 
@@ -60,19 +58,58 @@ bool writes_as_the_program(const Recording& recording, const ir::Graph& graph) {
   return in_program == in_graph;
 }
 
-// Memory that has two tensor objects has two histories (`h` and `h.detach()`, `_unsafe_view`); the
-// graph tells contents apart, not objects.
-bool writes_shared_memory(const Recording& recording) {
+bool requires_grad(const capture::TapeOp& op, const capture::Origin& origin) {
+  const capture::TapeArgument& arg = op.args[origin.argument];
+  if (const auto* ref = std::get_if<capture::TensorRef>(&arg)) return ref->requires_grad;
+  return std::get<capture::TensorListRef>(arg).items[origin.item].requires_grad;
+}
+
+// Memory with two histories (`h` and `h.detach()`), or that is shared without autograd's knowing
+// (`_unsafe_view`): what is written through one tensor object and read through another has the
+// history of the other, and the graph tells contents apart, not objects.
+bool writes_behind_autograd(const Recording& recording) {
   const capture::Tape& tape = recording.recorder.tape();
-  std::vector<bool> shared(tape.storages.size(), false), written(tape.storages.size(), false);
+  std::vector<bool> blind(tape.storages.size(), false);
+  std::vector<int32_t> object(static_cast<size_t>(tape.handles));  // per handle: an in-place op gives its operand a new one
+  for (size_t h = 0; h < object.size(); ++h) object[h] = static_cast<int32_t>(h);
+  auto object_of = [&](const capture::TensorRef& ref) { return ref.handle < 0 ? -1 : object[ref.handle]; };
+  std::vector<size_t> born(object.size(), 0);  // the op that made the object; it knows of what was written before
+  std::vector<std::pair<size_t, capture::TensorRef>> writes;
+  auto reads_other = [&](const capture::TensorRef& ref) {
+    if (!ref.defined() || !blind[ref.storage]) return false;
+    size_t birth = ref.handle < 0 ? 0 : born[object_of(ref)];
+    for (const auto& [when, write] : writes)
+      if (write.storage == ref.storage && when >= birth && object_of(write) != object_of(ref) &&
+          ir::may_overlap(capture::to_type(write.geometry), capture::to_type(ref.geometry)))
+        return true;
+    return false;
+  };
   for (size_t i = 0; i < recording.forward.ops; ++i) {
-    for (const capture::TapeResult& result : tape.ops[i].results)
-      for (size_t k = 0; k < result.items.size(); ++k)
-        if (result.origins[k].argument >= 0 && !result.origins[k].same) shared[result.items[k].storage] = true;
-    for (const capture::TapeWrite& write : tape.ops[i].writes) written[write.ref.storage] = true;
+    const capture::TapeOp& op = tape.ops[i];
+    for (const capture::TapeArgument& arg : op.args) {
+      if (const auto* ref = std::get_if<capture::TensorRef>(&arg); ref && reads_other(*ref)) return true;
+      if (const auto* list = std::get_if<capture::TensorListRef>(&arg))
+        for (const capture::TensorRef& item : list->items)
+          if (reads_other(item)) return true;
+    }
+    for (size_t r = 0; r < op.results.size(); ++r)
+      for (size_t k = 0; k < op.results[r].items.size(); ++k) {
+        const capture::Origin& origin = op.results[r].origins[k];
+        const capture::TensorRef& ref = op.results[r].items[k];
+        if (ref.handle >= 0 && !origin.same) born[ref.handle] = i;
+        if (origin.argument < 0) continue;
+        if (origin.same) {
+          const auto* operand = std::get_if<capture::TensorRef>(&op.args[origin.argument]);
+          if (operand && operand->handle >= 0 && ref.handle >= 0) object[ref.handle] = object[operand->handle];
+          continue;
+        }
+        bool is_view = op.op.schema().returns()[r].alias_info() != nullptr;
+        if (!is_view || requires_grad(op, origin) != ref.requires_grad) blind[ref.storage] = true;
+      }
+    for (const capture::TapeWrite& write : op.writes) writes.emplace_back(i, write.ref);
   }
-  for (size_t s = 0; s < shared.size(); ++s)
-    if (shared[s] && written[s]) return true;
+  for (const ResultInfo& info : recording.results)
+    if (reads_other(info.ref)) return true;
   return false;
 }
 
@@ -193,7 +230,7 @@ std::shared_ptr<Variant> make_variant(const std::shared_ptr<Recording>& recordin
   const ir::Graph& graph = variant->functional.graph;
   variant->can_rerun = r.needs_grad() && !r.spent && r.autograd_obstacles.empty() && variant->functional.plain_autograd &&
                        graph.write_backs.empty() && !has_ordered_nodes(graph) && writes_as_the_program(r, graph) &&
-                       !writes_shared_memory(r) && !returns_shared_memory(r);
+                       !writes_behind_autograd(r) && !returns_shared_memory(r);
   variant->forward = phases.time(Phase::build, [&] { return build(options, graph, variant->functional.resources); });
   if (variant->can_rerun) variant->rerun = build_under_autograd(graph);
   for (const ResultBinding& result : variant->functional.results)

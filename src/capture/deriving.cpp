@@ -1,0 +1,155 @@
+// The part of the replayer that follows a known stream with other sizes: what an op returns is
+// inferred, and a stream of these sizes is written down without anything having run.
+#include "capture/replayer.h"
+#include "capture/shapes.h"
+#include "capture/tensors.h"
+
+namespace tenon::capture {
+
+Geometry Replayer::place_of(const at::Tensor& tensor, int32_t storage) const {
+  Geometry g = geometry_of(tensor);
+  g.offset -= slots_[storage].moved / static_cast<int64_t>(tensor.itemsize());
+  return g;
+}
+
+bool Replayer::resembles_tensor(const TensorRef& ref, const at::Tensor& tensor) {
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  if (!is_plain(impl) || impl->is_wrapped_number() || impl->dtype() != c10::scalarTypeToTypeMeta(ref.geometry.dtype)) return false;
+  c10::StorageImpl* storage = storage_of(impl);
+  Slot& slot = slots_[ref.storage];
+  if (slot.impl) return slot.impl == storage;
+  if (base_->tape.storages[ref.storage].born >= 0 || !numbers_.insert(storage, ref.storage)) return false;
+  slot.impl = storage;
+  slot.weak = impl->unsafe_storage().getWeakStorageImpl();
+  bound_now_.push_back(ref.storage);
+  return true;
+}
+
+// The same op on the same memory; sizes, strides and integers may be others.
+bool Replayer::resembles(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack) {
+  size_t scalar = entry.before.scalars;
+  auto same = [&](const TapeArgument& expected, const c10::IValue& given) {
+    if (const auto* ref = std::get_if<TensorRef>(&expected)) {
+      if (!given.isTensor() || given.toTensor().defined() != ref->defined()) return false;
+      return !ref->defined() || resembles_tensor(*ref, given.toTensor());
+    }
+    if (const auto* list = std::get_if<TensorListRef>(&expected)) {
+      if (!given.isTensorList() && !given.isOptionalTensorList()) return false;
+      auto items = given.toListRef();
+      if (items.size() != list->items.size()) return false;
+      for (size_t i = 0; i < items.size(); ++i) {
+        bool defined = items[i].isTensor() && items[i].toTensor().defined();
+        if (defined != list->items[i].defined() || (defined && !resembles_tensor(list->items[i], items[i].toTensor()))) return false;
+      }
+      return true;
+    }
+    if (const auto* value = std::get_if<c10::IValue>(&expected))
+      if ((value->isInt() && given.isInt()) || (value->isIntList() && given.isIntList())) return true;
+    return matches_argument(entry, expected, given, scalar);
+  };
+  return fits(entry, op, stack, same);
+}
+
+// From here on the stream is one of its own, made from the known one.
+bool Replayer::start_deriving(const c10::OperatorHandle& op, const Stack& stack) {
+  const TapeOp* entry = derived_ ? nullptr : expected();
+  if (!entry || !options_.may_derive) return false;
+  base_ = stream_;
+  if (!resembles(*entry, op, stack)) {
+    base_.reset();
+    return false;
+  }
+  shared_ = cursor_;
+  derived_ = std::make_shared<Stream>();
+  derived_->tape = prefix(base_->tape, cursor_, mark_at(base_->tape, cursor_));
+  derived_->tape.storages = base_->tape.storages;
+  derived_->tape.externals = base_->tape.externals;
+  derived_->tape.scalars = base_->tape.scalars;
+  derived_->number = SIZE_MAX;  // until it is added
+  has_rule_.assign(cursor_, 1);
+  stream_ = derived_;
+  return true;
+}
+
+const TapeOp* Replayer::derive(const TapeOp& base, const Stack& stack) {
+  TapeOp op = base;
+  Tape& tape = derived_->tape;
+  size_t first = stack.size() - op.args.size();
+  auto refresh = [&](TensorRef& ref, const at::Tensor& tensor) {
+    if (!ref.defined()) return;
+    ref.geometry = place_of(tensor, ref.storage);
+    tape.storages[ref.storage].bytes = tensor.storage().nbytes();
+  };
+  if (!op.immediate) {
+    for (size_t i = 0; i < op.args.size(); ++i) {
+      const c10::IValue& given = stack[first + i];
+      if (auto* ref = std::get_if<TensorRef>(&op.args[i])) {
+        refresh(*ref, given.toTensor());
+      } else if (auto* list = std::get_if<TensorListRef>(&op.args[i])) {
+        for (size_t k = 0; k < list->items.size(); ++k)
+          if (list->items[k].defined()) refresh(list->items[k], given.toListRef()[k].toTensor());
+      } else if (auto* value = std::get_if<c10::IValue>(&op.args[i]); value && (value->isInt() || value->isIntList())) {
+        *value = given;
+      }
+    }
+    for (TapeWrite& write : op.writes) {
+      const TapeArgument& arg = op.args[write.argument];
+      if (const auto* ref = std::get_if<TensorRef>(&arg)) write.ref = *ref;
+      else write.ref = std::get<TensorListRef>(arg).items[write.item];
+    }
+  }
+  auto inferred = op.immediate ? std::nullopt : infer_results(op, base);
+  if (inferred && !place_results(op, *inferred)) return nullptr;
+  has_rule_.push_back(inferred.has_value());
+  tape.ops.push_back(std::move(op));
+  return &tape.ops.back();
+}
+
+// False if there are more or fewer of them than in the known stream.
+bool Replayer::place_results(TapeOp& op, std::vector<Geometry>& inferred) {
+  size_t next = 0;
+  for (TapeResult& result : op.results)
+    for (size_t i = 0; i < result.items.size(); ++i) {
+      TensorRef& ref = result.items[i];
+      if (next >= inferred.size()) return false;
+      Geometry& g = inferred[next++];
+      if (!ref.defined()) continue;
+      const Origin& origin = result.origins[i];
+      ref.geometry = std::move(g);
+      if (origin.argument < 0) {
+        int64_t last = ref.geometry.offset;
+        bool empty = false;
+        for (size_t d = 0; d < ref.geometry.sizes.size(); ++d) {
+          empty |= ref.geometry.sizes[d] == 0;
+          last += (ref.geometry.sizes[d] - 1) * ref.geometry.strides[d];
+        }
+        derived_->tape.storages[ref.storage].bytes = empty ? 0 : static_cast<size_t>(last + 1) * c10::elementSize(ref.geometry.dtype);
+      }
+    }
+  return next == inferred.size();
+}
+
+// A derived op that ran shows what its results look like.
+void Replayer::note_real_results(const Stack& stack) {
+  if (!derived_) return;
+  TapeOp& op = derived_->tape.ops.back();
+  for (size_t r = 0; r < op.results.size(); ++r) {
+    TapeResult& result = op.results[r];
+    size_t i = 0;
+    for_each_tensor(stack[stack.size() - op.results.size() + r], [&](const at::Tensor& tensor) {
+      size_t at = i++;
+      if (at >= result.items.size() || !result.items[at].defined() || !is_plain(tensor.unsafeGetTensorImpl())) {
+        derivable_ = false;
+        return;
+      }
+      TensorRef& ref = result.items[at];
+      int32_t memory = numbers_.find(storage_of(tensor.unsafeGetTensorImpl()));
+      derivable_ &= memory == (result.origins[at].argument < 0 ? -1 : ref.storage);
+      ref.geometry = place_of(tensor, ref.storage);
+      derived_->tape.storages[ref.storage].bytes = tensor.storage().nbytes();
+    });
+    if (!result.items.empty() && result.items[0].defined()) derivable_ &= i == result.items.size();
+  }
+}
+
+}  // namespace tenon::capture

@@ -1,0 +1,32 @@
+// Small questions about tensors on a stack.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <ATen/core/Tensor.h>
+
+namespace tenon::capture {
+
+// Tensors with one of these are not plain memory on the CPU.
+inline constexpr c10::DispatchKeySet kOdd({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor,
+                                           c10::DispatchKey::Python, c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr,
+                                           c10::DispatchKey::Quantized, c10::DispatchKey::MkldnnCPU});
+
+inline c10::StorageImpl* storage_of(const c10::TensorImpl* tensor) { return tensor->unsafe_storage().unsafeGetStorageImpl(); }
+
+inline bool is_plain(const c10::TensorImpl* tensor) {
+  c10::DispatchKeySet keys = tensor->key_set();
+  return (keys & kOdd).empty() && keys.has_backend(c10::BackendComponent::CPUBit) && tensor->has_storage();
+}
+
+// Calls f for every defined tensor in a value.
+template <class F>
+void for_each_tensor(const c10::IValue& value, F&& f) {
+  if (value.isTensor()) {
+    if (value.toTensor().defined()) f(value.toTensor());
+  } else if (value.isTensorList() || value.isOptionalTensorList()) {
+    for (const c10::IValue& item : value.toListRef())
+      if (item.isTensor() && item.toTensor().defined()) f(item.toTensor());
+  }
+}
+
+}  // namespace tenon::capture

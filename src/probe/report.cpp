@@ -1,0 +1,67 @@
+#include "probe/report.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace tenon::probe {
+namespace {
+
+// What an op costs on the host in eager mode and in checked replay, in seconds.
+constexpr double kEagerOp = 1.2e-6, kReplayedOp = 0.4e-6;
+
+template <class... T>
+std::string line(const char* format, T... values) {
+  char text[256];
+  std::snprintf(text, sizeof text, format, values...);
+  return text;
+}
+
+double share(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+
+}  // namespace
+
+Block repeated_block(const std::vector<uint32_t>& s) {
+  Block best;
+  for (size_t period = 1; period * 2 <= s.size(); ++period) {
+    size_t same = 0;
+    while (same + period < s.size() && s[s.size() - 1 - same] == s[s.size() - 1 - same - period]) ++same;
+    size_t times = same / period + 1;
+    if (times >= 2 && times * period > best.ops * best.times) best = {period, times};
+    if (best.ops > 0 && best.ops * best.times * 2 > s.size()) break;  // the shortest block that explains most of it
+  }
+  return best;
+}
+
+std::string Report::text() const {
+  std::string out = line("tenon probe: %zu ops as the program made them, %zu below autograd; %.3f s of %.3f s in ops\n", calls, ops,
+                         call_seconds, wall_seconds);
+  auto of = [&](Kind kind) {
+    auto it = seconds.find(kind);
+    return it == seconds.end() ? 0.0 : it->second;
+  };
+  double kernels = of(Kind::library) + of(Kind::fusable) + of(Kind::view) + of(Kind::other);
+  out += line("  where: products, convolutions, attention %.0f %%, what could fuse %.0f %%, the rest %.0f %%\n",
+              share(of(Kind::library), kernels), share(of(Kind::fusable), kernels), share(of(Kind::view) + of(Kind::other), kernels));
+  std::vector<std::pair<std::string, std::pair<size_t, double>>> sorted(by_op.begin(), by_op.end());
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.second > b.second.second; });
+  for (size_t i = 0; i < sorted.size() && i < 5; ++i)
+    out += line("    %-40s %8zu times %9.3f ms\n", sorted[i].first.c_str(), sorted[i].second.first, sorted[i].second.second * 1e3);
+  double average = chains.count ? static_cast<double>(chains.ops) / static_cast<double>(chains.count) : 0;
+  out += line("  chains that would fuse: %zu, of %.1f ops each, %.3f ms; as one kernel each about %.3f ms\n", chains.count, average,
+              chains.seconds * 1e3, chains.longest_op_seconds * 1e3);
+  size_t reads = 0;
+  for (const auto& [where, read] : host_reads) reads += read.count;
+  out += line("  host reads: %zu%s\n", reads, reads ? " (each ends a stretch of compiled code)" : "");
+  for (const auto& [where, read] : host_reads) out += line("    %s at %s, %zu times\n", read.op.c_str(), where.c_str(), read.count);
+  if (block.ops)
+    out += line("  repeats: the last %zu ops are one block of %zu, %zu times\n", block.ops * block.times, block.ops, block.times);
+  else out += "  repeats: no block of ops repeats; compiling pays when a function is called again and again\n";
+  double host = static_cast<double>(ops) * (kEagerOp - kReplayedOp);
+  double saved = std::max(0.0, chains.seconds - chains.longest_op_seconds) + std::min(host, call_seconds / 2);
+  double left = std::max(wall_seconds - saved, wall_seconds / 20);
+  out += line("  estimate: %.2f x, if the repeated part is compiled (%.1f ms of host time, %.1f ms of memory traffic saved)\n",
+              wall_seconds / left, std::min(host, call_seconds / 2) * 1e3, (chains.seconds - chains.longest_op_seconds) * 1e3);
+  return out;
+}
+
+}  // namespace tenon::probe
