@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "bench/timing.h"
+#include "capture/recorder.h"
 
 using namespace tenon;
 using bench::cpu_seconds;
@@ -69,16 +70,23 @@ struct Net : torch::nn::Module {
   }
 };
 
+struct Counts {
+  size_t calls, ops;  // as the user made them, and what is left below autograd
+};
+
 template <class F>
-size_t user_ops(F&& f) {
-  auto counted = tenon::compile(f, {.backend = "aot_eager"});
-  counted();
-  return tenon::explain(counted).program_ops;
+Counts count(F&& f) {
+  capture::Recorder recorder({});
+  capture::ListenScope listen(&recorder);
+  f();
+  return {recorder.tape().calls, recorder.tape().ops.size()};
 }
 
 }  // namespace
 
-int main() {
+// `bench_replay no_grad` runs one part alone.
+int main(int argc, char** argv) {
+  auto chosen = [&](const char* part) { return argc < 2 || std::string(argv[1]) == part; };
   at::set_num_threads(1);
   torch::manual_seed(0);
   register_nothing();
@@ -88,23 +96,23 @@ int main() {
   auto warm = [](auto& f) {
     for (int i = 0; i < 5; ++i) f();
   };
-  {
+  if (chosen("no_grad")) {
     torch::NoGradGuard off;
     auto fast = tenon::compile(forward, {.backend = "nothing"});
     warm(fast);
-    size_t ops = user_ops(forward);
+    size_t ops = count(forward).calls;
     auto times = side_by_side({[&] { forward(); }, [&] { fast(); }}, 41, 20);
     report("replay_no_grad", times[1] * 1e6 / static_cast<double>(ops), "us an op", times[0] / ops, times[1] / ops);
   }
-  {
+  if (chosen("grad")) {
     auto fast = tenon::compile(forward, {.backend = "nothing"});
     warm(fast);
-    size_t ops = user_ops(forward);
+    size_t ops = count(forward).ops;
     auto times = side_by_side({[&] { forward(); }, [&] { fast(); }}, 41, 20);
     report("replay_grad_forward", times[1] * 1e6 / static_cast<double>(ops), "us an op", times[0] / ops, times[1] / ops);
   }
   torch::optim::AdamW optimizer(net.parameters(), torch::optim::AdamWOptions(1e-3));
-  {
+  if (chosen("step")) {
     double parts[3] = {};
     auto step = [&] {
       double start = cpu_seconds();

@@ -144,7 +144,7 @@ auto compile(T target, Options options = {}) {
 // A backend of one's own: takes a graph as text and a function that runs it op by op; gives back a
 // function from the graph's inputs to its outputs. Inputs that the graph's `write` lines name are
 // to be overwritten, as the op-by-op function does. What the graph lists as `scalar` comes after the
-// inputs, as 0-d tensors of doubles.
+// inputs, as one tensor of doubles.
 using Runner = std::function<std::vector<at::Tensor>(std::vector<at::Tensor>)>;
 using Backend = std::function<Runner(const std::string& graph, Runner op_by_op)>;
 void register_backend(const std::string& name, Backend backend);

@@ -20,7 +20,7 @@ class PointerMap {
 
   // False if the key is there already.
   bool insert(const void* key, int32_t number) {
-    if ((used_ + 1) * 2 > cells_.size()) grow();
+    if ((used_ + 1) * 2 > cells_.size()) grow(cells_.empty() ? 64 : cells_.size() * 2);
     for (size_t i = home(key);; i = (i + 1) & (cells_.size() - 1)) {
       if (cells_[i].key == key) {
         if (cells_[i].number >= 0) return false;
@@ -41,7 +41,15 @@ class PointerMap {
 
   // Room for so many keys without growing.
   void reserve(size_t keys) {
-    while (cells_.size() < keys * 2) grow();
+    if (cells_.empty()) cells_.assign(64, Cell{});
+    size_t cells = cells_.size();
+    while (cells < keys * 2) cells *= 2;
+    if (cells > cells_.size()) grow(cells);
+  }
+
+  void clear() {
+    if (used_ > 0) cells_.assign(cells_.size(), Cell{});
+    used_ = 0;
   }
 
  private:
@@ -52,9 +60,9 @@ class PointerMap {
 
   size_t home(const void* key) const { return (reinterpret_cast<uintptr_t>(key) >> 4) * 0x9E3779B97F4A7C15ull >> 20 & (cells_.size() - 1); }
 
-  void grow() {
+  void grow(size_t cells) {
     std::vector<Cell> old = std::move(cells_);
-    cells_.assign(old.empty() ? 64 : old.size() * 2, Cell{});
+    cells_.assign(cells, Cell{});
     used_ = 0;
     for (const Cell& cell : old)
       if (cell.key && cell.number >= 0) insert(cell.key, cell.number);

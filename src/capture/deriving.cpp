@@ -45,7 +45,7 @@ bool Replayer::resembles(const TapeOp& entry, const c10::OperatorHandle& op, con
     }
     if (const auto* value = std::get_if<c10::IValue>(&expected))
       if ((value->isInt() && given.isInt()) || (value->isIntList() && given.isIntList())) return true;
-    return matches_argument(entry, expected, given, scalar);
+    return matches_argument(expected, given, entry.free_scalars ? &scalar : nullptr);
   };
   return fits(entry, op, stack, same);
 }

@@ -14,12 +14,18 @@ namespace tenon::capture {
 
 using torch::jit::Stack;
 
+class BackwardCall;
+
 class Listener {
  public:
   virtual ~Listener() = default;
   // Each must run the op (outer_run, inner_run, inner_decompose) or leave its results on the stack.
   virtual void on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) = 0;
   virtual void on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) = 0;
+  // A backward is about to run. True: all of it has been done; else it runs, and `after_backward`
+  // follows unless it throws.
+  virtual bool on_backward(const BackwardCall&) { return false; }
+  virtual void after_backward() {}
 };
 
 enum class Level : uint8_t { inner, both };

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "capture/extents.h"
 #include "capture/index_check.h"
 #include "capture/source.h"
 #include "ops/table.h"
@@ -264,44 +265,6 @@ bool Recorder::must_run_at_once(const TapeOp& entry, const OpFacts& facts, bool 
   return false;
 }
 
-void Recorder::on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
-  ++tape_.calls;
-  outer_run(op, keys, stack);
-}
-
-// The operand on the result's memory; the operand itself if it is the same object.
-static Origin origin_of(const at::Tensor& result, const TapeOp& entry, const std::vector<const c10::TensorImpl*>& operands,
-                        int32_t storage) {
-  Origin found;
-  size_t next = 0;
-  auto consider = [&](const TensorRef& ref, size_t argument, size_t item) {
-    const c10::TensorImpl* operand = operands[next++];
-    if (!ref.defined() || ref.storage != storage || found.same) return;
-    if (operand == result.unsafeGetTensorImpl()) found = {static_cast<int32_t>(argument), static_cast<int32_t>(item), true};
-    else if (found.argument < 0) found = {static_cast<int32_t>(argument), static_cast<int32_t>(item), false};
-  };
-  for (size_t i = 0; i < entry.args.size(); ++i) {
-    if (const auto* ref = std::get_if<TensorRef>(&entry.args[i])) consider(*ref, i, 0);
-    else if (const auto* list = std::get_if<TensorListRef>(&entry.args[i]))
-      for (size_t k = 0; k < list->items.size(); ++k) consider(list->items[k], i, k);
-  }
-  return found;
-}
-
-// In the order in which origin_of goes through the operands.
-static std::vector<const c10::TensorImpl*> operand_objects(const TapeOp& entry, const Stack& stack, size_t first) {
-  std::vector<const c10::TensorImpl*> out;
-  for (size_t i = 0; i < entry.args.size(); ++i) {
-    if (std::holds_alternative<TensorRef>(entry.args[i])) {
-      out.push_back(stack[first + i].toTensor().unsafeGetTensorImpl());
-    } else if (std::holds_alternative<TensorListRef>(entry.args[i])) {
-      for (const c10::IValue& item : stack[first + i].toListRef())
-        out.push_back(item.isTensor() ? item.toTensor().unsafeGetTensorImpl() : nullptr);
-    }
-  }
-  return out;
-}
-
 void Recorder::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   if (listening_is_paused()) {
     if (std::find(tape_.obstacles.begin(), tape_.obstacles.end(), kDisabled) == tape_.obstacles.end()) tape_.obstacles.push_back(kDisabled);
@@ -329,13 +292,14 @@ void Recorder::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, St
   entry.absolute_offset = facts.name.rfind("aten::as_strided", 0) == 0;
   if (facts.row) entry.overwrites = facts.row->overwrites;
   entry.no_grad = !at::GradMode::is_enabled();
+  entry.nodes = nodes_made() - options_.first_node;
   if (node) {
     entry.in_backward = true;
     tape_.has_backward = true;
     tape_.nodes_run[node.get()] = torch::autograd::get_current_graph_task_keep_graph();
   }
   entry.ordered = facts.random || facts.no_result;
-  std::vector<const c10::TensorImpl*> operands = operand_objects(entry, *stack, first);
+  std::vector<const c10::TensorImpl*> operands = operand_objects(entry.args, *stack, first);
 
   inner_run(op, keys, stack);
   if (facts.random) generator_.remember();
@@ -346,7 +310,7 @@ void Recorder::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, St
     TapeResult result;
     auto note = [&](const at::Tensor& tensor) {
       TensorRef ref = note_result(tensor);
-      result.origins.push_back(ref.defined() ? origin_of(tensor, entry, operands, ref.storage) : Origin{});
+      result.origins.push_back(ref.defined() ? origin_of(tensor, entry.args, operands, ref.storage) : Origin{});
       result.items.push_back(std::move(ref));
     };
     if (value.isTensorList()) {

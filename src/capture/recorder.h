@@ -13,6 +13,8 @@ struct RecordOptions {
   bool may_record = true;       // else a replay that leaves the known streams goes on unrecorded
   bool may_not_depart = false;  // and throws UserError(recompile)
   bool may_derive = true;       // a stream whose sizes and integers alone are new follows from a known one
+  bool note_calls = false;      // what the user called, beside the ops
+  uint64_t first_node = 0;      // autograd nodes that this thread had made when the run began
 };
 
 // The default generator between random ops: only they may move it.
@@ -49,6 +51,8 @@ class Recorder : public Listener {
 
   void on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) override;
   void on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) override;
+  bool on_backward(const BackwardCall& call) override;
+  void after_backward() override;
 
   // How the tape names this tensor; a tensor that it has not met becomes an external.
   TensorRef refer(const at::Tensor& tensor);
@@ -72,6 +76,9 @@ class Recorder : public Listener {
   void note_writes(TapeOp& entry, const Stack& stack, size_t first);
   bool must_run_at_once(const TapeOp& entry, const struct OpFacts& facts, bool is_break, size_t obstacles_before) const;
   const struct OpFacts& facts_of(const c10::OperatorHandle& op);
+  bool note_call(UserCall& call, const Stack& stack, size_t first);
+  bool note_outcome(UserCall& call, const Stack& stack, const std::vector<const c10::TensorImpl*>& operands);
+  bool is_known(const at::Tensor& tensor) const;
   bool meet_break(const c10::OperatorHandle& op, const struct OpFacts& facts, const Stack& stack, size_t first);
 
   RecordOptions options_;
@@ -86,6 +93,13 @@ class Recorder : public Listener {
   std::unordered_map<const c10::TensorImpl*, Name> names_;
   GeneratorWatch generator_;
   bool in_backward_ = false;
+  // The backward that is running.
+  struct Running {
+    Backward event;
+    std::vector<at::Tensor> leaves;
+    std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> gradients;  // of the leaves, before it
+  };
+  std::optional<Running> running_;
 };
 
 }  // namespace tenon::capture

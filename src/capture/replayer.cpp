@@ -7,26 +7,11 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "capture/extents.h"
 #include "capture/index_check.h"
 #include "capture/tensors.h"
 
 namespace tenon::capture {
-namespace {
-
-template <class F>
-void for_each_operand(const TapeOp& op, F&& f) {
-  for (const TapeArgument& arg : op.args) {
-    if (const auto* ref = std::get_if<TensorRef>(&arg)) {
-      if (ref->defined()) f(*ref);
-    } else if (const auto* list = std::get_if<TensorListRef>(&arg)) {
-      for (const TensorRef& item : list->items)
-        if (item.defined()) f(item);
-    }
-  }
-}
-
-}  // namespace
-
 Replayer::Replayer(std::shared_ptr<const StreamList> streams, RecordOptions options, StretchRunner runner,
                    std::function<void(Recorder&)> names)
     : streams_(std::move(streams)), options_(options), runner_(std::move(runner)), names_(std::move(names)) {
@@ -35,10 +20,30 @@ Replayer::Replayer(std::shared_ptr<const StreamList> streams, RecordOptions opti
     names_(*recorder_);
     return;
   }
-  stream_ = streams_->front();
-  slots_.resize(stream_->tape.storages.size());
+  follow(streams_->front());
   numbers_.reserve(slots_.size());
-  memory_.scalars.resize(stream_->tape.scalars.size());
+}
+
+Replayer::Tables& Replayer::spare_tables() {
+  thread_local Tables tables;
+  return tables;
+}
+
+Replayer::~Replayer() {
+  slots_.clear();
+  numbers_.clear();
+  for (auto* list : {&waiting_, &owed_, &bound_now_}) list->clear();
+  memory_.clear();
+  memory_.scalars.clear();
+  spare_tables() = std::move(tables_);
+}
+
+void Replayer::follow(const std::shared_ptr<const Stream>& stream) {
+  if (stream_ == stream) return;
+  stream_ = stream;
+  slots_.resize(std::max(slots_.size(), stream->tape.storages.size()));
+  memory_.scalars.resize(std::max(memory_.scalars.size(), stream->tape.scalars.size()));
+  next_call_ = 0;
 }
 
 // ---- comparing ----
@@ -62,12 +67,10 @@ bool Replayer::matches_tensor(const TensorRef& ref, const c10::TensorImpl* tenso
   return true;
 }
 
-bool Replayer::matches_argument(const TapeOp& entry, const TapeArgument& expected, const c10::IValue& given, size_t& scalar) {
+bool Replayer::matches_argument(const TapeArgument& expected, const c10::IValue& given, size_t* scalar) {
   if (const auto* ref = std::get_if<TensorRef>(&expected)) {
-    if (!given.isTensor()) return false;
-    const c10::TensorImpl* tensor = given.unsafeToTensorImpl();
-    if (!ref->defined()) return !given.toTensor().defined();
-    return given.toTensor().defined() && matches_tensor(*ref, tensor);
+    if (!given.isTensor() || given.toTensor().defined() != ref->defined()) return false;
+    return !ref->defined() || matches_tensor(*ref, given.unsafeToTensorImpl());
   }
   if (const auto* list = std::get_if<TensorListRef>(&expected)) {
     if (!given.isTensorList() && !given.isOptionalTensorList()) return false;
@@ -83,15 +86,15 @@ bool Replayer::matches_argument(const TapeOp& entry, const TapeArgument& expecte
   if (const auto* number = std::get_if<ir::NumberTensor>(&expected)) {
     if (!given.isTensor() || !given.toTensor().defined() || !given.toTensor().unsafeGetTensorImpl()->is_wrapped_number()) return false;
     ir::NumberTensor now = bridge::number_of(given.toTensor(), /*plain=*/false);
-    if (!free_scalar(entry, expected)) return same_number(*number, now);
+    if (!scalar || !std::holds_alternative<double>(number->number)) return same_number(*number, now);
     if (now.dtype != number->dtype || !std::holds_alternative<double>(now.number)) return false;
-    memory_.scalars[scalar++] = std::get<double>(now.number);
+    memory_.scalars[(*scalar)++] = std::get<double>(now.number);
     return true;
   }
   const auto& constant = std::get<c10::IValue>(expected);
-  if (entry.free_scalars && constant.isDouble()) {
+  if (scalar && constant.isDouble()) {
     if (!given.isDouble()) return false;
-    memory_.scalars[scalar++] = given.toDouble();
+    memory_.scalars[(*scalar)++] = given.toDouble();
     return true;
   }
   return same_constant(constant, given);
@@ -99,8 +102,9 @@ bool Replayer::matches_argument(const TapeOp& entry, const TapeArgument& expecte
 
 bool Replayer::matches(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack) {
   size_t scalar = entry.before.scalars;
-  return fits(entry, op, stack,
-              [&](const TapeArgument& expected, const c10::IValue& given) { return matches_argument(entry, expected, given, scalar); });
+  return fits(entry, op, stack, [&](const TapeArgument& expected, const c10::IValue& given) {
+    return matches_argument(expected, given, entry.free_scalars ? &scalar : nullptr);
+  });
 }
 
 void Replayer::unbind_new() {
@@ -117,12 +121,10 @@ bool Replayer::find_stream(const c10::OperatorHandle& op, const Stack& stack) {
   std::shared_ptr<const Stream> current = stream_;
   for (const auto& other : *streams_) {
     if (other == current || shared_ops(*current, *other) < cursor_ || other->tape.ops.size() <= cursor_) continue;
-    stream_ = other;
-    slots_.resize(std::max(slots_.size(), other->tape.storages.size()));
-    memory_.scalars.resize(std::max(memory_.scalars.size(), other->tape.scalars.size()));
+    follow(other);
     if (matches(other->tape.ops[cursor_], op, stack)) return true;
   }
-  stream_ = current;
+  follow(current);
   return false;
 }
 
@@ -149,6 +151,10 @@ void Replayer::depart(const std::string& difference) {
   }
   Tape tape = prefix(stream_->tape, cursor_, mark_at(known().tape, cursor_));
   std::copy_n(memory_.scalars.begin(), tape.scalars.size(), tape.scalars.begin());
+  std::erase_if(tape.user_calls, [&](const UserCall& call) {  // their constants are those of another run
+    size_t begin = call.extent.scalars_begin, count = call.extent.scalars_end - begin;
+    return std::memcmp(&tape.scalars[begin], &stream_->tape.scalars[begin], count * sizeof(double)) != 0;
+  });
   std::unordered_map<const c10::StorageImpl*, int32_t> live;
   for (size_t s = 0; s < tape.storages.size(); ++s) {
     const Slot& slot = slots_[s];
@@ -159,16 +165,12 @@ void Replayer::depart(const std::string& difference) {
   }
   release();
   derived_.reset();
+  if (!same_nodes_) options_.first_node = UINT64_MAX;  // the tape's first part does not tell what made the nodes
   recorder_ = std::make_unique<Recorder>(options_, std::move(tape), std::move(live));
   names_(*recorder_);
 }
 
 // ---- waiting ----
-
-void Replayer::on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
-  if (recorder_) return recorder_->on_call(op, keys, stack);
-  outer_run(op, keys, stack);
-}
 
 void Replayer::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
@@ -176,6 +178,7 @@ void Replayer::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, St
   if (recorder_) return recorder_->on_op(op, keys, stack);
   std::unique_lock lock(mutex_);
   if (listening_is_paused()) {
+    same_nodes_ = false;  // what is done here is not on the stream
     if (touches_waiting(op, *stack)) flush();
     lock.unlock();
     return inner_run(op, keys, stack);
@@ -196,6 +199,7 @@ void Replayer::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, St
     }
     entry = expected();
   }
+  same_nodes_ = same_nodes_ && entry->nodes == nodes_made() - options_.first_node;
   if (derived_) {
     const TapeOp* base = entry;
     entry = derive(*base, *stack);
@@ -217,23 +221,24 @@ void Replayer::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, St
 // and what is read from it must be what it held when the op was called.
 bool Replayer::can_wait(const TapeOp& entry) {
   bool wait = true;
-  for_each_operand(entry, [&](const TensorRef& ref) {
-    Slot& slot = slots_[ref.storage];
-    if (slot.owed) return;
-    if (!slot.armed) {
-      slot.armed = arm(slot.impl);
-      wait &= slot.armed;
-    }
-    if (slot.waiting && slot.real >= 0 && real(slot).snapshot &&
-        std::memcmp(real(slot).snapshot.get(), slot.impl->data(), slot.impl->nbytes()) != 0)
-      flush();
+  for_each_operand(entry.args, [&](const TensorRef& ref) {
+    if (ref.defined()) wait &= is_ready(slots_[ref.storage]);
   });
-  for (const TapeWrite& write : entry.writes) {
-    Slot& slot = slots_[write.ref.storage];
-    wait &= slot.owed || (!slot.handed_out && owns_memory(slot));
-  }
+  for (const TapeWrite& write : entry.writes) wait &= may_be_written_later(slots_[write.ref.storage]);
   return wait;
 }
+
+// False if nobody would tell when somebody looks at it.
+bool Replayer::is_ready(Slot& slot) {
+  if (slot.owed) return true;
+  if (!slot.armed) slot.armed = arm(slot.impl);
+  bool changed = slot.waiting && slot.real >= 0 && real(slot).snapshot &&
+                 std::memcmp(real(slot).snapshot.get(), slot.impl->data(), slot.impl->nbytes()) != 0;
+  if (changed) flush();
+  return slot.armed;
+}
+
+bool Replayer::may_be_written_later(const Slot& slot) const { return slot.owed || (!slot.handed_out && owns_memory(slot)); }
 
 bool Replayer::index_is_good(const TapeOp& entry, const Stack& stack) {
   for (int argument : index_arguments(entry.op)) {
@@ -287,10 +292,10 @@ at::Tensor Replayer::make_result(const TensorRef& ref, const Origin& origin, con
   Slot& slot = slots_[ref.storage];
   const Geometry& g = ref.geometry;
   auto dtype = c10::scalarTypeToTypeMeta(g.dtype);
-  at::Tensor out;
+  at::Tensor out, base;
   if (origin.argument >= 0) {
     const c10::IValue& operand = stack[first + origin.argument];
-    const at::Tensor& base = operand.isTensor() ? operand.toTensor() : operand.toListRef()[origin.item].toTensor();
+    base = operand.isTensor() ? operand.toTensor() : operand.toListRef()[origin.item].toTensor();
     if (origin.same) return base;
     out = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(base.storage()), base.key_set(), dtype);
   } else {
@@ -311,15 +316,14 @@ at::Tensor Replayer::make_result(const TensorRef& ref, const Origin& origin, con
   }
   int64_t moved = slot.moved / static_cast<int64_t>(dtype.itemsize());
   out.unsafeGetTensorImpl()->set_sizes_and_strides(g.sizes, g.strides, g.offset + moved);
-  return out;
+  return origin.view ? as_view(base, std::move(out)) : out;
 }
 
-void Replayer::defer(const TapeOp& entry, Stack* stack) {
-  for_each_operand(entry, [&](const TensorRef& ref) { hold(ref.storage); });
-  for (const TapeWrite& write : entry.writes) hide(write.ref.storage);
-  size_t first = stack->size() - entry.args.size();
+// Takes the arguments of a call from the stack and leaves its results there.
+void Replayer::leave_results(const std::vector<TapeResult>& expected, size_t arguments, Stack* stack) {
+  size_t first = stack->size() - arguments;
   c10::SmallVector<c10::IValue, 3> results;
-  for (const TapeResult& result : entry.results) {
+  for (const TapeResult& result : expected) {
     if (!result.is_list) {
       results.emplace_back(make_result(result.items[0], result.origins[0], *stack, first));
       continue;
@@ -331,9 +335,23 @@ void Replayer::defer(const TapeOp& entry, Stack* stack) {
   }
   stack->resize(first);
   for (c10::IValue& result : results) stack->push_back(std::move(result));
-  if (waiting_ops_++ == 0) done_ = cursor_;  // ops that ran at once may lie before it
-  ++cursor_;
-  ++counts_.replayed;
+}
+
+// The ops up to this one have been met.
+void Replayer::wait_until(size_t op) {
+  if (waiting_ops_ == 0) done_ = cursor_;  // ops that ran at once may lie before it
+  waiting_ops_ += op - cursor_;
+  counts_.replayed += op - cursor_;
+  cursor_ = op;
+}
+
+void Replayer::defer(const TapeOp& entry, Stack* stack) {
+  for_each_operand(entry.args, [&](const TensorRef& ref) {
+    if (ref.defined()) hold(ref.storage);
+  });
+  for (const TapeWrite& write : entry.writes) hide(write.ref.storage);
+  leave_results(entry.results, entry.args.size(), stack);
+  wait_until(cursor_ + 1);
 }
 
 // ---- running ----

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include <c10/core/DefaultDtype.h>
@@ -18,6 +19,8 @@
 #include "capture/stream.h"
 
 namespace tenon::capture {
+
+struct AutogradGraph;
 
 // Ops [begin, end) of a stream, and the storages whose contents are needed afterwards.
 struct Stretch {
@@ -42,8 +45,12 @@ class Replayer : public Listener, public Debtor {
 
   void on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) override;
   void on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) override;
+  bool on_backward(const BackwardCall& call) override;
+  void after_backward() override;
   void on_access(c10::StorageImpl* storage) override;
   bool on_fault(const char* address) override;
+
+  ~Replayer() override;
 
   // The program returned, or threw: runs what waits and lets go of everything. Call it once.
   void finish();
@@ -91,7 +98,8 @@ class Replayer : public Listener, public Debtor {
   bool matches(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack);
   template <class Same>
   bool fits(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack, Same&& same);
-  bool matches_argument(const TapeOp& entry, const TapeArgument& expected, const c10::IValue& given, size_t& scalar);
+  // `scalar`: where this op's next free number goes; null if numbers must be equal.
+  bool matches_argument(const TapeArgument& expected, const c10::IValue& given, size_t* scalar);
   bool matches_tensor(const TensorRef& ref, const c10::TensorImpl* tensor);
   void unbind_new();
   bool resembles(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack);
@@ -101,6 +109,7 @@ class Replayer : public Listener, public Debtor {
   bool place_results(TapeOp& op, std::vector<Geometry>& inferred);
   void note_real_results(const Stack& stack);
   Geometry place_of(const at::Tensor& tensor, int32_t storage) const;
+  void follow(const std::shared_ptr<const Stream>& stream);
   bool find_stream(const c10::OperatorHandle& op, const Stack& stack);
   std::string tell_difference(const TapeOp* entry, const c10::OperatorHandle& op, const Stack& stack) const;
   void depart(const std::string& difference);
@@ -108,9 +117,17 @@ class Replayer : public Listener, public Debtor {
   bool touches_waiting(const c10::OperatorHandle& op, const Stack& stack) const;
   void run_now(const TapeOp& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack, bool alone);
   void defer(const TapeOp& entry, Stack* stack);
+  void wait_until(size_t op);
+  bool is_ready(Slot& slot);
+  bool may_be_written_later(const Slot& slot) const;
   bool can_wait(const TapeOp& entry);
+  bool skip(const Extent& extent);
+  const UserCall* known_call(const c10::OperatorHandle& op, const Stack& stack);
+  bool fits(const Backward& backward, const AutogradGraph& graph, const BackwardCall& call);
   bool index_is_good(const TapeOp& entry, const Stack& stack);
   void bind(const TensorRef& ref, const at::Tensor& tensor);
+  void leave_results(const std::vector<TapeResult>& expected, size_t arguments, Stack* stack);
+  at::Tensor as_view(const at::Tensor& base, at::Tensor out) const;
   at::Tensor make_result(const TensorRef& ref, const Origin& origin, const Stack& stack, size_t first);
   void hold(int32_t storage);
   void hide(int32_t storage);
@@ -138,14 +155,25 @@ class Replayer : public Listener, public Debtor {
   size_t cursor_ = 0, done_ = 0, shared_ = 0;
   size_t waiting_ops_ = 0;  // of those from done_ to cursor_
   bool whole_ = false;
+  size_t next_call_ = 0;    // no call before it comes again
+  bool same_nodes_ = true;  // autograd's nodes were made by the same ops as in the stream
   std::string difference_;
   size_t mismatch_ = 0;  // the argument that did not match
-  std::vector<Slot> slots_;
-  std::vector<RealMemory> real_;
-  std::vector<int32_t> waiting_, owed_, bound_now_;
   bool flushing_ = false;
-  PointerMap numbers_;
-  CallMemory memory_;
+  std::vector<RealMemory> real_;
+  // The next call on this thread uses these again.
+  struct Tables {
+    std::vector<Slot> slots;
+    PointerMap numbers;
+    std::vector<int32_t> waiting, owed, bound_now;
+    CallMemory memory;
+  };
+  static Tables& spare_tables();
+  Tables tables_ = std::exchange(spare_tables(), {});
+  std::vector<Slot>& slots_ = tables_.slots;
+  PointerMap& numbers_ = tables_.numbers;
+  std::vector<int32_t>&waiting_ = tables_.waiting, &owed_ = tables_.owed, &bound_now_ = tables_.bound_now;
+  CallMemory& memory_ = tables_.memory;
   ReplayCounts counts_;
 };
 

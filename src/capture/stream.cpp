@@ -85,6 +85,9 @@ Tape prefix(const Tape& tape, size_t ops, const TapeMark& end) {
   out.storages.assign(tape.storages.begin(), tape.storages.begin() + static_cast<ptrdiff_t>(end.storages));
   out.externals.assign(tape.externals.begin(), tape.externals.begin() + static_cast<ptrdiff_t>(end.externals));
   out.scalars.assign(tape.scalars.begin(), tape.scalars.begin() + static_cast<ptrdiff_t>(end.scalars));
+  auto lies_before = [&](const auto& part) { return part.extent.end <= ops; };
+  std::copy_if(tape.user_calls.begin(), tape.user_calls.end(), std::back_inserter(out.user_calls), lies_before);
+  std::copy_if(tape.backwards.begin(), tape.backwards.end(), std::back_inserter(out.backwards), lies_before);
   out.handles = tape.handles;
   return out;
 }

@@ -125,4 +125,36 @@ std::string first_difference(const Tape& a, TapeExtent a_extent, const Tape& b, 
   return "";
 }
 
+std::vector<const c10::TensorImpl*> operand_objects(const std::vector<TapeArgument>& args, const std::vector<c10::IValue>& stack,
+                                                    size_t first) {
+  std::vector<const c10::TensorImpl*> out;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (std::holds_alternative<TensorRef>(args[i])) {
+      out.push_back(stack[first + i].toTensor().unsafeGetTensorImpl());
+    } else if (std::holds_alternative<TensorListRef>(args[i])) {
+      for (const c10::IValue& item : stack[first + i].toListRef())
+        out.push_back(item.isTensor() ? item.toTensor().unsafeGetTensorImpl() : nullptr);
+    }
+  }
+  return out;
+}
+
+Origin origin_of(const at::Tensor& result, const std::vector<TapeArgument>& args, const std::vector<const c10::TensorImpl*>& operands,
+                 int32_t storage) {
+  Origin found;
+  size_t next = 0;
+  auto consider = [&](const TensorRef& ref, size_t argument, size_t item) {
+    const c10::TensorImpl* operand = operands[next++];
+    if (!ref.defined() || ref.storage != storage || found.same) return;
+    bool same = operand == result.unsafeGetTensorImpl();
+    if (same || found.argument < 0) found = {static_cast<int32_t>(argument), static_cast<int32_t>(item), same};
+  };
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (const auto* ref = std::get_if<TensorRef>(&args[i])) consider(*ref, i, 0);
+    else if (const auto* list = std::get_if<TensorListRef>(&args[i]))
+      for (size_t k = 0; k < list->items.size(); ++k) consider(list->items[k], i, k);
+  }
+  return found;
+}
+
 }  // namespace tenon::capture

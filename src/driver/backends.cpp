@@ -43,14 +43,14 @@ std::vector<std::string> backends() {
 namespace driver {
 namespace {
 
-// To a backend of the user's, scalars are 0-d tensors after the inputs.
-at::Tensor scalar_tensor(double number) { return bridge::make_number({ir::DType::f64, number, /*plain=*/true}); }
-
 std::vector<at::Tensor> run_op_by_op(const runtime::Interpreter& interpreter, std::vector<at::Tensor> inputs) {
-  std::vector<double> scalars;
-  for (size_t i = interpreter.graph().inputs.size(); i < inputs.size(); ++i)
-    scalars.push_back(std::get<double>(bridge::number_of(inputs[i], /*plain=*/true).number));
-  inputs.resize(interpreter.graph().inputs.size());
+  c10::ArrayRef<double> scalars;
+  at::Tensor numbers;
+  if (!interpreter.graph().scalars.empty()) {
+    numbers = std::move(inputs.back());
+    inputs.pop_back();
+    scalars = {numbers.const_data_ptr<double>(), static_cast<size_t>(numbers.numel())};
+  }
   return interpreter.run(std::move(inputs), runtime::RunMode::kernels, scalars);
 }
 
@@ -66,7 +66,12 @@ std::vector<at::Tensor> Executable::run(std::vector<at::Tensor> inputs, runtime:
 
 std::vector<at::Tensor> Executable::run_kernels(std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) const {
   if (!own_) return op_by_op_->run(std::move(inputs), runtime::RunMode::kernels, scalars);
-  for (double scalar : scalars.empty() ? c10::ArrayRef<double>(graph().scalars) : scalars) inputs.push_back(scalar_tensor(scalar));
+  if (scalars.empty()) scalars = graph().scalars;
+  if (!scalars.empty()) {
+    at::Tensor numbers = bridge::empty_of({ir::DType::f64, {static_cast<int64_t>(scalars.size())}, {1}});
+    std::copy(scalars.begin(), scalars.end(), numbers.mutable_data_ptr<double>());
+    inputs.push_back(std::move(numbers));
+  }
   return own_(std::move(inputs));
 }
 

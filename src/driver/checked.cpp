@@ -4,6 +4,8 @@
 #include <chrono>
 
 #include "bridge/convert.h"
+#include "capture/backward.h"
+#include "capture/extents.h"
 #include "capture/source.h"
 #include "driver/graphs.h"
 #include "driver/scopes.h"
@@ -59,10 +61,14 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Ou
     return;
   }
   auto start = std::chrono::steady_clock::now();
-  auto streams = streams_.list();
+  // With grad mode off nobody watches autograd, and calls are told apart as the user made them.
+  bool grad_mode = at::GradMode::is_enabled();
+  auto streams = streams_[grad_mode].list();
   capture::RecordOptions record{.fullgraph = options_.fullgraph,
-                                .may_record = streams_.recorded() < options_.recompile_limit,
-                                .may_derive = options_.dynamic != Dynamic::no && stance() == Stance::compile};
+                                .may_record = streams_[0].recorded() + streams_[1].recorded() < options_.recompile_limit,
+                                .may_derive = options_.dynamic != Dynamic::no && stance() == Stance::compile,
+                                .note_calls = !grad_mode,
+                                .first_node = capture::nodes_made()};
   if (stance() != Stance::compile) {
     record.may_record = stance() == Stance::fail_on_recompile && streams->empty();
     record.may_not_depart = stance() == Stance::fail_on_recompile;
@@ -72,20 +78,20 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Ou
       return;
     }
   }
-  auto replayer = std::make_shared<capture::Replayer>(
-      streams, record, [this](const capture::Stretch& stretch, capture::CallMemory& memory) { return run_stretch(stretch, memory); },
-      names);
+  auto run = [&](const capture::Stretch& stretch, capture::CallMemory& memory) { return run_stretch(grad_mode, stretch, memory); };
+  auto replayer = std::make_shared<capture::Replayer>(streams, record, run, names);
+  capture::listen_to_backwards();
   capture::Enlisted enlisted(replayer);
   try {
     PlainTorchScript plain;
-    capture::ListenScope listen(replayer.get(), capture::Level::inner);
+    capture::ListenScope listen(replayer.get(), grad_mode ? capture::Level::inner : capture::Level::both);
     body();
   } catch (...) {
     replayer->finish();  // an op that waited may have failed before: then that is the error
     throw;
   }
   replayer->finish();
-  learn(*replayer, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  learn(grad_mode, *replayer, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
 }
 
 void CheckedCalls::note_plain() {
@@ -94,7 +100,7 @@ void CheckedCalls::note_plain() {
   ++counters().calls, ++counters().plain;
 }
 
-void CheckedCalls::learn(capture::Replayer& replayer, double seconds) {
+void CheckedCalls::learn(bool grad_mode, capture::Replayer& replayer, double seconds) {
   std::lock_guard lock(mutex_);
   ++counts_.calls;
   Counters& all = counters();
@@ -104,14 +110,14 @@ void CheckedCalls::learn(capture::Replayer& replayer, double seconds) {
     bool by_graphs = replayer.counts().op_by_op == 0;
     ++(by_graphs ? counts_.answered : counts_.replayed);
     ++(by_graphs ? all.answered : all.replayed);
-    streams_.prefer(*stream);
+    streams_[grad_mode].prefer(*stream);
     return;
   }
   capture::Recorder* recorder = replayer.recorder();
   if (!recorder && replayer.derived()) {
     ++counts_.replayed;
     ++all.replayed;
-    streams_.add(std::move(replayer.derived()->tape), replayer.parent(), replayer.shared(), /*derived=*/true);
+    streams_[grad_mode].add(std::move(replayer.derived()->tape), replayer.parent(), replayer.shared(), /*derived=*/true);
     return;
   }
   if (!recorder) {
@@ -125,7 +131,7 @@ void CheckedCalls::learn(capture::Replayer& replayer, double seconds) {
   note_breaks(recorder->tape(), replayer.shared());
   if (!replayer.difference().empty()) counts_.recompiles.push_back({"replay", replayer.difference()});
   counts_.program_ops = recorder->tape().ops.size();
-  streams_.add(std::move(recorder->tape()), replayer.parent(), replayer.shared());
+  streams_[grad_mode].add(std::move(recorder->tape()), replayer.parent(), replayer.shared());
 }
 
 void CheckedCalls::note_breaks(const capture::Tape& tape, size_t first_op) {
@@ -139,9 +145,9 @@ void CheckedCalls::note_breaks(const capture::Tape& tape, size_t first_op) {
   }
 }
 
-std::shared_ptr<CheckedCalls::Plan> CheckedCalls::find_plan(const capture::Stretch& stretch) {
+std::shared_ptr<CheckedCalls::Plan> CheckedCalls::find_plan(bool grad_mode, const capture::Stretch& stretch) {
   std::lock_guard lock(mutex_);
-  auto& plans = plans_[{stretch.stream.number, stretch.begin, stretch.end}];
+  auto& plans = plans_[{grad_mode, stretch.stream.number, stretch.begin, stretch.end}];
   auto it = std::find_if(plans.begin(), plans.end(), [&](const auto& plan) { return plan->live == stretch.live; });
   if (it == plans.end() && plans.size() >= kPlansAPlace) return nullptr;
   if (it == plans.end()) {
@@ -187,9 +193,9 @@ void CheckedCalls::build_plan(Plan& plan, const capture::Stretch& stretch) {
   }
 }
 
-bool CheckedCalls::run_stretch(const capture::Stretch& stretch, capture::CallMemory& memory) {
+bool CheckedCalls::run_stretch(bool grad_mode, const capture::Stretch& stretch, capture::CallMemory& memory) {
   if (stretch.stream.derived) return false;
-  std::shared_ptr<Plan> plan = find_plan(stretch);
+  std::shared_ptr<Plan> plan = find_plan(grad_mode, stretch);
   if (!plan) return false;
   std::vector<double> scalars;
   for (int32_t number : plan->functional.scalars) scalars.push_back(memory.scalars[number]);
@@ -209,7 +215,7 @@ bool CheckedCalls::run_stretch(const capture::Stretch& stretch, capture::CallMem
 
 void CheckedCalls::reset() {
   std::lock_guard lock(mutex_);
-  streams_.clear();
+  for (capture::Streams& streams : streams_) streams.clear();
   plans_.clear();
 }
 
@@ -230,9 +236,9 @@ void CheckedCalls::explain(Explanation& out) {
   for (auto& [place, plans] : plans_)
     for (const auto& plan : plans) {
       if (!plan->executable) continue;
-      auto [stream, begin, end] = place;
+      auto [grad_mode, stream, begin, end] = place;
       out.graphs.push_back({ir::print(plan->executable->graph()),
-                            "ops " + std::to_string(begin) + " to " + std::to_string(end) + " of stream " + std::to_string(stream),
+                            "ops " + std::to_string(begin) + " to " + std::to_string(end) + " of stream " + std::to_string(stream) + (grad_mode ? "" : ", grad mode off"),
                             plan->executable->graph().nodes.size(), plan->ran});
     }
   for (size_t i = 0; i < phases_.seconds.size(); ++i) out.phases.emplace_back(phase_name(static_cast<Phase>(i)), phases_.seconds[i]);

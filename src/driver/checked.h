@@ -35,17 +35,17 @@ class CheckedCalls {
     std::vector<capture::Geometry> inputs, outputs;
     std::shared_ptr<const Executable> executable;
   };
-  using Place = std::tuple<size_t, size_t, size_t>;  // stream, begin, end
+  using Place = std::tuple<bool, size_t, size_t, size_t>;  // grad mode, stream, begin, end
 
-  bool run_stretch(const capture::Stretch& stretch, capture::CallMemory& memory);
-  std::shared_ptr<Plan> find_plan(const capture::Stretch& stretch);
+  bool run_stretch(bool grad_mode, const capture::Stretch& stretch, capture::CallMemory& memory);
+  std::shared_ptr<Plan> find_plan(bool grad_mode, const capture::Stretch& stretch);
   void build_plan(Plan& plan, const capture::Stretch& stretch);
   void note_plain();
-  void learn(capture::Replayer& replayer, double seconds);
+  void learn(bool grad_mode, capture::Replayer& replayer, double seconds);
   void note_breaks(const capture::Tape& tape, size_t first_op);
 
   const Options& options_;
-  capture::Streams streams_;
+  capture::Streams streams_[2];  // by grad mode at the start of the call
   std::mutex mutex_;  // over the rest
   std::map<Place, std::vector<std::shared_ptr<Plan>>> plans_;
   Phases phases_;

@@ -1,4 +1,4 @@
-// C14: nothing that the capture cannot see gives a stale result.
+// C14: nothing that the capture cannot see gives a stale result, with grad mode on or off.
 #include <gtest/gtest.h>
 
 #include "support/program.h"
@@ -7,12 +7,16 @@ namespace tenon::test {
 
 class Sprung : public testing::Test {
  public:
-  Sprung(size_t index, std::string backend) : index_(index), backend_(std::move(backend)) {}
-  void TestBody() override { EXPECT_EQ(compare_with_eager(corpus()[index_], backend_, Trust::checked), ""); }
+  Sprung(size_t index, std::string backend, bool grad_mode) : index_(index), backend_(std::move(backend)), grad_mode_(grad_mode) {}
+  void TestBody() override {
+    at::AutoGradMode mode(grad_mode_);
+    EXPECT_EQ(compare_with_eager(corpus()[index_], backend_, Trust::checked), "");
+  }
 
  private:
   size_t index_;
   std::string backend_;
+  bool grad_mode_;
 };
 
 }  // namespace tenon::test
@@ -23,7 +27,10 @@ int main(int argc, char** argv) {
   using namespace tenon::test;
   for (size_t i = 0; i < corpus().size(); ++i)
     for (std::string backend : {"eager", "aot_eager"})
-      testing::RegisterTest("Traps", (corpus()[i].name + "." + backend).c_str(), nullptr, nullptr, __FILE__, __LINE__,
-                            [=]() -> testing::Test* { return new Sprung(i, backend); });
+      for (bool grad_mode : {true, false}) {
+        std::string name = corpus()[i].name + "." + backend + (grad_mode ? "" : ".no_grad");
+        testing::RegisterTest("Traps", name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                              [=]() -> testing::Test* { return new Sprung(i, backend, grad_mode); });
+      }
   return RUN_ALL_TESTS();
 }

@@ -37,7 +37,8 @@ Tensor make_input(uint64_t seed, const Surroundings& where) {
 Outcome call(Walker& walker, uint64_t seed, const Surroundings& where, const std::function<Tensor(const Tensor&)>& function) {
   Outcome out;
   Tensor x = make_input(seed, where);
-  for (Tensor& p : walker.parameters()) p.mutable_grad().reset();
+  for (Tensor& p : walker.parameters())
+    if (!where.keep_gradients) p.mutable_grad().reset();
   torch::manual_seed(seed + 1);
   try {
     c10::InferenceMode inference(where.inference);

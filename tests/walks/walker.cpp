@@ -118,7 +118,7 @@ std::string act(Random& random, Walker& a, Walker& b, Surroundings& where) {
   auto on_layer = [&](auto&& f) {
     both([&](Walker& w, Random& r) { f(w.layers[static_cast<size_t>(below(r, static_cast<int64_t>(w.layers.size())))], r); });
   };
-  switch (below(random, 18)) {
+  switch (below(random, 19)) {
     case 0:
       on_layer([](Layer& l, Random&) { l.flag = !l.flag; });
       return "a flag flips";
@@ -186,6 +186,9 @@ std::string act(Random& random, Walker& a, Walker& b, Surroundings& where) {
       where.backward_inside = !where.backward_inside;
       return "the backward inside or outside";
     case 16:
+      where.keep_gradients = !where.keep_gradients;
+      return "gradients are kept or not";
+    case 17:
       both([](Walker& w, Random& r) {
         if (w.layers.size() > 2) w.layers.erase(w.layers.begin() + below(r, static_cast<int64_t>(w.layers.size())));
         else w.layers.emplace_back(Layer::Kind::repeat, r);

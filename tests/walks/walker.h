@@ -43,7 +43,7 @@ struct Walker {
 struct Surroundings {
   bool grad = true, autocast = false, inference = false, backward_inside = false;
   bool wide = false, transposed = false, offset = false, requires_grad = false;
-  torch::ScalarType dtype = torch::kFloat;
+  bool keep_gradients = false;
 };
 
 // Does one random thing to both, which are alike; returns what it was.

@@ -1,0 +1,150 @@
+#include "capture/backward.h"
+
+#include <ATen/record_function.h>
+#include <ATen/SequenceNumber.h>
+#include <dlfcn.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/functions/tensor.h>
+
+#include <algorithm>
+#include <mutex>
+#include <string_view>
+#include <typeinfo>
+#include <unordered_map>
+
+#include "base/pointer_map.h"
+#include "capture/listener.h"
+
+namespace tenon::capture {
+namespace {
+
+using torch::autograd::edge_list;
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+
+enum class NodeKind : uint8_t { foreign, plain, leaf, slices };
+
+// Nodes that were made before this one, on this thread, may have lost what they saved.
+thread_local uint64_t t_first_whole_node = 0;
+
+// A node's type as a number: the address of its virtual functions.
+uint64_t type_of(const Node& node) { return *reinterpret_cast<const uint64_t*>(&node); }
+
+NodeKind look_up(const Node& node) {
+  std::string_view name = typeid(node).name();
+  if (name.starts_with("N5torch8autograd9generated")) return NodeKind::plain;
+  if (typeid(node) == typeid(torch::autograd::AccumulateGrad)) return NodeKind::leaf;
+  if (typeid(node) == typeid(torch::autograd::CopySlices)) return NodeKind::slices;
+  if (typeid(node) == typeid(torch::autograd::CopyBackwards)) return NodeKind::plain;
+  return NodeKind::foreign;
+}
+
+NodeKind kind_of(const Node& node) {
+  thread_local std::unordered_map<uint64_t, NodeKind> known;
+  auto [it, fresh] = known.try_emplace(type_of(node), NodeKind::foreign);
+  if (fresh) it->second = look_up(node);
+  return it->second;
+}
+
+bool has_hooks(Node& node) {
+  return !node.pre_hooks().empty() || !node.post_hooks().empty() || !node.tensor_pre_hooks().empty() ||
+         !node.retains_grad_hooks().empty() || node.tensor_post_acc_grad_hooks();
+}
+
+class EngineCall : public BackwardCall {
+ public:
+  EngineCall(const edge_list& roots, const variable_list& gradients, bool keep_graph)
+      : roots_(roots), gradients_(gradients), keep_graph_(keep_graph) {}
+
+  std::optional<AutogradGraph> graph(uint64_t first_node) const override {
+    AutogradGraph graph;
+    nodes_.clear();
+    PointerMap numbers;
+    auto follow = [&](const torch::autograd::Edge& edge) {
+      if (!edge.function) return graph.signature.push_back(UINT64_MAX);
+      Node* node = edge.function.get();
+      int32_t number = numbers.find(node);
+      if (number < 0) {
+        number = static_cast<int32_t>(nodes_.size());
+        numbers.insert(node, number);
+        nodes_.push_back(node);
+      }
+      graph.signature.push_back(static_cast<uint64_t>(number) << 32 | edge.input_nr);
+    };
+    for (const auto& edge : roots_) follow(edge);
+    uint64_t thread = at::RecordFunction::currentThreadId();
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      Node& node = *nodes_[i];
+      NodeKind kind = kind_of(node);
+      if (kind == NodeKind::foreign || has_hooks(node)) return std::nullopt;
+      graph.signature.push_back(type_of(node));
+      if (kind == NodeKind::leaf) {
+        graph.leaves.push_back(static_cast<torch::autograd::AccumulateGrad&>(node).variable);
+        continue;
+      }
+      if (node.sequence_nr() < std::max(first_node, t_first_whole_node) || node.thread_id() != thread) return std::nullopt;
+      graph.signature.push_back(node.sequence_nr() - first_node);
+      if (kind == NodeKind::slices) {
+        const auto& inner = static_cast<torch::autograd::CopySlices&>(node).fn;
+        if (!inner || kind_of(*inner) != NodeKind::plain || has_hooks(*inner)) return std::nullopt;
+        graph.signature.push_back(type_of(*inner));
+      }
+      for (const auto& edge : node.next_edges()) follow(edge);
+    }
+    return graph;
+  }
+
+  const std::vector<at::Tensor>& gradients() const override { return gradients_; }
+  bool keeps_graph() const override { return keep_graph_; }
+
+  void release() const override {
+    if (keep_graph_) return;
+    for (Node* node : nodes_) node->release_variables();
+  }
+
+ private:
+  const edge_list& roots_;
+  const variable_list& gradients_;
+  bool keep_graph_;
+  mutable std::vector<Node*> nodes_;  // as graph() met them
+};
+
+class AskingEngine : public torch::autograd::Engine {
+ public:
+  variable_list execute(const edge_list& roots, const variable_list& inputs, bool keep_graph, bool create_graph, bool accumulate_grad,
+                        const edge_list& outputs) override {
+    uint64_t nodes = at::sequence_number::peek();
+    auto run = [&] {
+      if (!keep_graph) t_first_whole_node = nodes;
+      return Engine::execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
+    };
+    Listener* listener = current_listener();
+    bool whole = accumulate_grad && !create_graph && outputs.empty() && !torch::autograd::get_current_node();
+    if (!listener || !whole || listening_is_paused() || torch::autograd::AnomalyMode::is_enabled()) return run();
+    EngineCall call(roots, inputs, keep_graph);
+    if (listener->on_backward(call)) {
+      if (!keep_graph) t_first_whole_node = nodes;
+      return {};
+    }
+    variable_list out = run();
+    listener->after_backward();
+    return out;
+  }
+};
+
+}  // namespace
+
+void listen_to_backwards() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    if (dlsym(RTLD_DEFAULT, "Py_IsInitialized")) return;
+    torch::autograd::set_default_engine_stub(+[]() -> torch::autograd::Engine& {
+      static auto* engine = new AskingEngine;  // lives as long as libtorch's threads
+      return *engine;
+    });
+  });
+}
+
+}  // namespace tenon::capture

@@ -1,0 +1,144 @@
+// The part of the recorder that notes what stands for many ops at once: calls as the user made
+// them, and whole backwards.
+#include "capture/backward.h"
+#include "capture/extents.h"
+#include "capture/recorder.h"
+#include "capture/stream.h"
+#include "capture/tensors.h"
+
+namespace tenon::capture {
+
+bool Recorder::is_known(const at::Tensor& tensor) const {
+  return is_plain(tensor.unsafeGetTensorImpl()) && storage_number(tensor) >= 0;
+}
+
+// ---- calls of the user ----
+
+// False if the arguments do not tell all that the call depends on.
+bool Recorder::note_call(UserCall& call, const Stack& stack, size_t first) {
+  const auto& parameters = call.op.schema().arguments();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const c10::IValue& value = stack[first + i];
+    bool plain = true;
+    for_each_tensor(value, [&](const at::Tensor& tensor) {
+      plain &= is_plain(tensor.unsafeGetTensorImpl()) && (value.isTensor() || !tensor.unsafeGetTensorImpl()->is_wrapped_number());
+    });
+    if (!plain) return false;
+    call.args.push_back(note_argument(value));
+    if (!parameters[i].alias_info() || !parameters[i].alias_info()->isWrite()) continue;
+    if (call.written >= 0 || !value.isTensor() || !value.toTensor().defined()) return false;
+    call.written = static_cast<int32_t>(i);
+    if (!value.toTensor().is_inference()) call.bumps = -value.toTensor()._version();
+  }
+  return true;
+}
+
+// False if its results have something that cannot be given to a placeholder.
+bool Recorder::note_outcome(UserCall& call, const Stack& stack, const std::vector<const c10::TensorImpl*>& operands) {
+  size_t returns = call.op.schema().returns().size();
+  for (size_t i = stack.size() - returns; i < stack.size(); ++i) {
+    if (!stack[i].isTensor() && !stack[i].isTensorList()) return false;
+    TapeResult result{.is_list = stack[i].isTensorList()};
+    bool good = true;
+    auto note = [&](const at::Tensor& tensor) {
+      if (!tensor.defined() || !is_known(tensor)) return false;
+      int32_t storage = storage_number(tensor);
+      Origin origin = origin_of(tensor, call.args, operands, storage);
+      origin.view = !origin.same && tensor.is_view();
+      // Memory shared in other ways than as views of the first operand: detach, unsafe views.
+      if (origin.view && origin.argument != 0) return false;
+      if (origin.argument >= 0 && !origin.same && !origin.view && !tensor.is_inference()) return false;
+      result.items.push_back({storage, place_of(tensor, storage), tensor.requires_grad()});
+      result.origins.push_back(origin);
+      return origin.same || origin.view || !tensor.requires_grad();
+    };
+    if (result.is_list)
+      for (const c10::IValue& item : stack[i].toListRef()) good = good && note(item.toTensor());
+    else good = note(stack[i].toTensor());
+    if (!good) return false;
+    call.results.push_back(std::move(result));
+  }
+  return true;
+}
+
+void Recorder::on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  ++tape_.calls;
+  UserCall call{op};
+  call.around = surroundings();
+  size_t first = stack->size() - op.schema().arguments().size(), begin = tape_.ops.size();
+  if (!options_.note_calls || listening_is_paused() || !can_note_calls(call.around) || !note_call(call, *stack, first))
+    return outer_run(op, keys, stack);
+  auto operands = operand_objects(call.args, *stack, first);
+  at::Tensor written = call.written >= 0 ? (*stack)[first + call.written].toTensor() : at::Tensor();
+  outer_run(op, keys, stack);
+  if (tape_.ops.size() == begin || !note_outcome(call, *stack, operands)) return;
+  if (written.defined() && !written.is_inference()) call.bumps += written._version();
+  auto extent = extent_of(tape_, begin, tape_.ops.size());
+  for (size_t i = begin; i < tape_.ops.size(); ++i)
+    if (tape_.ops[i].takes_indices) return;  // that are looked at when they come
+  if (!extent) return;
+  call.extent = std::move(*extent);
+  tape_.user_calls.push_back(std::move(call));
+}
+
+// ---- backwards ----
+
+bool Recorder::on_backward(const BackwardCall& call) {
+  running_.reset();
+  auto graph = call.graph(options_.first_node);
+  if (!graph) return false;
+  Running running;
+  running.event.signature = std::move(graph->signature);
+  running.event.keep_graph = call.keeps_graph();
+  for (const at::Tensor& gradient : call.gradients()) {
+    if (!gradient.defined() || !is_plain(gradient.unsafeGetTensorImpl())) return false;
+    running.event.gradients.push_back(refer(gradient));
+  }
+  for (const at::Tensor& leaf : graph->leaves) {
+    if (!is_known(leaf)) return false;
+    running.event.signature.push_back(static_cast<uint64_t>(storage_number(leaf)));
+    const at::Tensor& gradient = leaf.grad();
+    Backward::Leaf& note = running.event.leaves.emplace_back();
+    running.gradients.emplace_back(gradient.getIntrusivePtr());
+    if (!gradient.defined()) continue;
+    if (!is_plain(gradient.unsafeGetTensorImpl()) || gradient.requires_grad()) return false;
+    note.before = refer(gradient);
+    note.bumps = -gradient._version();
+  }
+  running.leaves = std::move(graph->leaves);
+  running.event.extent.begin = tape_.ops.size();
+  for (size_t i = 0; i < tape_.ops.size(); ++i) {
+    const TapeOp& op = tape_.ops[i];
+    if (op.no_grad || op.in_backward) continue;
+    for (size_t s = op.before.scalars; s < mark_at(tape_, i + 1).scalars; ++s) running.event.scalars.push_back(static_cast<int32_t>(s));
+  }
+  running_ = std::move(running);
+  return false;
+}
+
+void Recorder::after_backward() {
+  if (!running_) return;
+  Running running = std::move(*running_);
+  running_.reset();
+  auto extent = extent_of(tape_, running.event.extent.begin, tape_.ops.size());
+  if (!extent) return;
+  std::vector<int32_t> gradients;
+  for (size_t i = 0; i < running.leaves.size(); ++i) {
+    const at::Tensor& gradient = running.leaves[i].grad();
+    Backward::Leaf& note = running.event.leaves[i];
+    if (!gradient.defined()) continue;
+    if (!is_known(gradient) || gradient.requires_grad()) return;
+    note.after = refer(gradient);
+    auto before = running.gradients[i].lock();
+    note.same = before && before.get() == gradient.unsafeGetTensorImpl();
+    if (note.before.defined() && !note.same) return;
+    note.bumps += gradient._version();
+    gradients.push_back(note.after.storage);
+  }
+  for (int32_t storage : extent->writes)
+    if (std::find(gradients.begin(), gradients.end(), storage) == gradients.end()) return;
+  running.event.extent = std::move(*extent);
+  tape_.backwards.push_back(std::move(running.event));
+}
+
+}  // namespace tenon::capture
