@@ -39,16 +39,15 @@ Surroundings surroundings() {
   const auto& autograd = c10::AutogradState::get_tls_state();
   const auto& context = at::globalContext();
   uint32_t flags = 0;
-  for (bool flag : {autograd.get_grad_mode(), autograd.get_inference_mode(), autograd.get_view_replay_enabled(),
-                    context.deterministicAlgorithms(), context.userEnabledMkldnn(), context.userEnabledFlashSDP(),
-                    context.userEnabledMathSDP(), context.userEnabledMemEfficientSDP()})
+  for (bool flag :
+       {autograd.get_grad_mode(), autograd.get_inference_mode(), autograd.get_view_replay_enabled(), context.deterministicAlgorithms(),
+        context.userEnabledMkldnn(), context.userEnabledFlashSDP(), context.userEnabledMathSDP(), context.userEnabledMemEfficientSDP()})
     flags = flags << 1 | static_cast<uint32_t>(flag);
   return {keys.included_.raw_repr(), keys.excluded_.raw_repr(), flags, c10::get_default_dtype_as_scalartype()};
 }
 
 bool can_note_calls(const Surroundings& around) {
-  return !at::GradMode::is_enabled() &&
-         c10::DispatchKeySet(c10::DispatchKeySet::RAW, around.excluded).has(c10::DispatchKey::AutocastCPU);
+  return !at::GradMode::is_enabled() && c10::DispatchKeySet(c10::DispatchKeySet::RAW, around.excluded).has(c10::DispatchKey::AutocastCPU);
 }
 
 uint64_t nodes_made() { return at::sequence_number::peek(); }

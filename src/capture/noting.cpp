@@ -11,9 +11,7 @@
 
 namespace tenon::capture {
 
-bool Recorder::is_known(const at::Tensor& tensor) const {
-  return is_plain(tensor.unsafeGetTensorImpl()) && storage_number(tensor) >= 0;
-}
+bool Recorder::is_known(const at::Tensor& tensor) const { return is_plain(tensor.unsafeGetTensorImpl()) && storage_number(tensor) >= 0; }
 
 // ---- calls of the user ----
 
