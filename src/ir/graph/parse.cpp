@@ -2,18 +2,16 @@
 
 #include <cctype>
 #include <charconv>
-#include <cmath>
-#include <limits>
 #include <unordered_map>
 
-#include "base/error.h"
+#include "base/text.h"
 
 namespace tenon::ir {
 namespace {
 
-class Parser {
+class Parser : Scanner {
  public:
-  explicit Parser(const std::string& text) : text_(text) {}
+  explicit Parser(const std::string& text) : Scanner(text) {}
 
   Graph run() {
     word("graph");
@@ -40,91 +38,16 @@ class Parser {
       if (!accept(",")) break;
     }
     symbol("}");
-    skip_space();
-    if (at_ != text_.size()) fail("nothing more after '}'");
+    end();
     return std::move(graph_);
   }
 
  private:
-  [[noreturn]] void fail(const std::string& expected) const {
-    size_t line = 1, column = 1;
-    for (size_t i = 0; i < at_ && i < text_.size(); ++i) {
-      if (text_[i] == '\n') {
-        ++line;
-        column = 1;
-      } else {
-        ++column;
-      }
-    }
-    throw UserError(ErrorCode::parse, "line " + std::to_string(line) + ", column " + std::to_string(column) + ": expected " + expected);
-  }
-
-  void skip_space() {
-    while (at_ < text_.size()) {
-      if (std::isspace(static_cast<unsigned char>(text_[at_]))) {
-        ++at_;
-      } else if (text_[at_] == '#') {
-        while (at_ < text_.size() && text_[at_] != '\n') ++at_;
-      } else {
-        break;
-      }
-    }
-  }
-
-  bool peek(const std::string& s) {
-    skip_space();
-    return text_.compare(at_, s.size(), s) == 0;
-  }
-  bool accept(const std::string& s) {
-    if (!peek(s)) return false;
-    at_ += s.size();
-    return true;
-  }
-  void symbol(const std::string& s) {
-    if (!accept(s)) fail("'" + s + "'");
-  }
-  static bool is_name_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
-  bool peek_word(const std::string& s) { return peek(s) && (at_ + s.size() >= text_.size() || !is_name_char(text_[at_ + s.size()])); }
-  bool accept_word(const std::string& s) {
-    if (!peek_word(s)) return false;
-    at_ += s.size();
-    return true;
-  }
-  void word(const std::string& s) {
-    if (!accept_word(s)) fail("'" + s + "'");
-  }
   // An op named like a keyword ("write::x") is told apart by what follows it.
   bool peek_op() {
     size_t i = at_;
     while (i < text_.size() && is_name_char(text_[i])) ++i;
     return text_.compare(i, 2, "::") == 0;
-  }
-  std::string name() {
-    skip_space();
-    size_t begin = at_;
-    while (at_ < text_.size() && is_name_char(text_[at_])) ++at_;
-    if (begin == at_) fail("a name");
-    return text_.substr(begin, at_ - begin);
-  }
-
-  int64_t integer() {
-    skip_space();
-    int64_t number = 0;
-    auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), number);
-    if (error != std::errc()) fail("an integer");
-    at_ = end - text_.data();
-    return number;
-  }
-
-  double real() {
-    if (accept("nan")) return std::numeric_limits<double>::quiet_NaN();
-    if (accept("inf")) return std::numeric_limits<double>::infinity();
-    if (accept("-inf")) return -std::numeric_limits<double>::infinity();
-    double number = 0;
-    auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), number);
-    if (error != std::errc()) fail("a number");
-    at_ = end - text_.data();
-    return number;
   }
 
   bool boolean() {
@@ -359,8 +282,6 @@ class Parser {
     graph_.nodes.push_back(std::move(n));
   }
 
-  const std::string& text_;
-  size_t at_ = 0;
   Graph graph_;
   std::unordered_map<int64_t, ValueId> ids_;
 };

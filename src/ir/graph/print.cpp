@@ -1,7 +1,6 @@
 #include "ir/graph/print.h"
 
-#include <charconv>
-#include <cmath>
+#include "base/text.h"
 
 namespace tenon::ir {
 namespace {
@@ -16,15 +15,7 @@ std::string join(const List& list, F&& text) {
   return out;
 }
 
-std::string real(double number) {
-  if (std::isnan(number)) return "nan";
-  if (std::isinf(number)) return number < 0 ? "-inf" : "inf";
-  char buffer[40];
-  auto end = std::to_chars(buffer, buffer + sizeof buffer, number).ptr;
-  std::string text(buffer, end);
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";
-  return text;
-}
+std::string real(double number) { return real_text(number); }
 
 std::string boolean(bool flag) { return flag ? "true" : "false"; }
 

@@ -15,7 +15,7 @@
 //
 // Sizes are numbers that a kernel is given at each run: extents of loops and strides of buffers,
 // in elements. So kernels of equal text serve all shapes. Registers (%0) are assigned once and are
-// visible in their block and in the blocks inside it.
+// visible in their block and in the blocks inside it; so are the variables of loops (i0).
 #pragma once
 
 #include <cstdint>
@@ -57,9 +57,14 @@ enum class Op : uint8_t {
 #undef TENON_LOOP_OP
 };
 
+// Types that are computed in: bf16 and f16 are loaded, stored and cast only.
+bool is_real(DType type);     // f32, f64
+bool is_integer(DType type);  // i64, i32, i16, i8, u8
+bool is_half(DType type);     // bf16, f16
+
 enum class OpKind : uint8_t {
-  arithmetic,  // operands and result of the stated type
-  real,        // the same, floating-point types only
+  arithmetic,  // operands and result of the stated type, which is not bool
+  real,        // the same, f32 and f64 only
   integral,    // the same, integers and bool only
   compare,     // operands of the stated type, result bool
   select,      // first operand bool, the others and the result of the stated type
@@ -81,10 +86,10 @@ struct Compute {
 struct Constant {
   Reg result = kNoReg;
   DType type = DType::f32;
-  std::variant<double, int64_t> number = 0.0;  // a double for floating-point types, an integer for the others
+  std::variant<double, int64_t> number = 0.0;  // a double, rounded to the type, for reals; an integer for the others
 };
 
-// A floating-point number that the kernel is given at each run, rounded to `type`.
+// A floating-point number that the kernel is given at each run, rounded to `type` (f32 or f64).
 struct ScalarArgument {
   Reg result = kNoReg;
   DType type = DType::f32;
@@ -111,14 +116,17 @@ struct Store {
   Reg mask = kNoReg;   // bool; where it is false nothing is written
 };
 
-// What a loop leaves behind: `value` of all its iterations, combined.
+// What a loop leaves behind: `value` of all its iterations, combined in any order. Of no iterations:
+// 0, 1, the type's least and greatest (of reals -inf and inf), false, true.
 struct Reduction {
-  enum class Kind : uint8_t { sum, prod, max, min, any, all };  // max and min: a NaN wins
+  enum class Kind : uint8_t { sum, prod, max, min, any, all };  // max and min: a NaN wins; any and all: of bool, the others not
   Kind kind = Kind::sum;
   DType type = DType::f32;
-  Reg value = kNoReg;   // in the loop's body
+  Reg value = kNoReg;   // assigned in the loop's body itself
   Reg result = kNoReg;  // behind the loop
 };
+
+const char* reduction_name(Reduction::Kind kind);
 
 struct Statement;
 
@@ -136,6 +144,8 @@ struct Loop {
   std::vector<Statement> body;
   std::vector<Reduction> reductions;  // none if parallel
 };
+
+const char* loop_name(Loop::Kind kind);
 
 struct Statement {
   std::variant<Compute, Constant, ScalarArgument, LoopIndex, Load, Store, Loop> what;

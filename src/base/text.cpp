@@ -1,0 +1,118 @@
+#include "base/text.h"
+
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+
+namespace tenon {
+namespace {
+
+template <class Number>
+std::string shortest(Number number) {
+  if (std::isnan(number)) return "nan";
+  if (std::isinf(number)) return number < 0 ? "-inf" : "inf";
+  char buffer[40];
+  auto end = std::to_chars(buffer, buffer + sizeof buffer, number).ptr;
+  std::string text(buffer, end);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
+}  // namespace
+
+std::string real_text(double number) { return shortest(number); }
+std::string real_text(float number) { return shortest(number); }
+
+void Scanner::fail(const std::string& expected) const {
+  size_t line = 1, column = 1;
+  for (size_t i = 0; i < at_ && i < text_.size(); ++i) {
+    if (text_[i] == '\n') {
+      ++line;
+      column = 1;
+    } else {
+      ++column;
+    }
+  }
+  throw UserError(ErrorCode::parse, "line " + std::to_string(line) + ", column " + std::to_string(column) + ": expected " + expected);
+}
+
+void Scanner::skip_space() {
+  while (at_ < text_.size()) {
+    if (std::isspace(static_cast<unsigned char>(text_[at_]))) {
+      ++at_;
+    } else if (text_[at_] == '#') {
+      while (at_ < text_.size() && text_[at_] != '\n') ++at_;
+    } else {
+      break;
+    }
+  }
+}
+
+void Scanner::end() {
+  skip_space();
+  if (at_ != text_.size()) fail("nothing more after '}'");
+}
+
+bool Scanner::peek(const std::string& symbol) {
+  skip_space();
+  return text_.compare(at_, symbol.size(), symbol) == 0;
+}
+
+bool Scanner::accept(const std::string& symbol) {
+  if (!peek(symbol)) return false;
+  at_ += symbol.size();
+  return true;
+}
+
+void Scanner::symbol(const std::string& symbol) {
+  if (!accept(symbol)) fail("'" + symbol + "'");
+}
+
+bool Scanner::is_name_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
+
+bool Scanner::peek_word(const std::string& word) {
+  return peek(word) && (at_ + word.size() >= text_.size() || !is_name_char(text_[at_ + word.size()]));
+}
+
+bool Scanner::accept_word(const std::string& word) {
+  if (!peek_word(word)) return false;
+  at_ += word.size();
+  return true;
+}
+
+void Scanner::word(const std::string& word) {
+  if (!accept_word(word)) fail("'" + word + "'");
+}
+
+std::string Scanner::name() {
+  skip_space();
+  size_t begin = at_;
+  while (at_ < text_.size() && is_name_char(text_[at_])) ++at_;
+  if (begin == at_) fail("a name");
+  return text_.substr(begin, at_ - begin);
+}
+
+int64_t Scanner::integer() {
+  skip_space();
+  int64_t number = 0;
+  auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), number);
+  if (error != std::errc()) fail("an integer");
+  at_ = end - text_.data();
+  return number;
+}
+
+double Scanner::real() {
+  if (accept("nan")) return std::numeric_limits<double>::quiet_NaN();
+  if (accept("inf")) return std::numeric_limits<double>::infinity();
+  if (accept("-inf")) return -std::numeric_limits<double>::infinity();
+  double number = 0;
+  auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), number);
+  if (error != std::errc()) fail("a number");
+  at_ = end - text_.data();
+  return number;
+}
+
+}  // namespace tenon

@@ -1,0 +1,43 @@
+// What the text forms of the languages share: numbers to text that reads back as the same number,
+// and a scanner for parsers, which throws UserError(parse) with line and column.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tenon {
+
+// The shortest text that reads back exactly; never that of an integer.
+std::string real_text(double number);
+std::string real_text(float number);
+
+class Scanner {
+ public:
+  // The text must outlive the scanner.
+  explicit Scanner(const std::string& text) : text_(text) {}
+
+ protected:
+  [[noreturn]] void fail(const std::string& expected) const;
+
+  void skip_space();  // and comments: "#" to the end of the line
+  void end();         // nothing but space is left
+
+  bool peek(const std::string& symbol);
+  bool accept(const std::string& symbol);
+  void symbol(const std::string& symbol);
+
+  // Words end where a name ends.
+  static bool is_name_char(char c);
+  bool peek_word(const std::string& word);
+  bool accept_word(const std::string& word);
+  void word(const std::string& word);
+  std::string name();
+
+  int64_t integer();
+  double real();
+
+  const std::string& text_;
+  size_t at_ = 0;
+};
+
+}  // namespace tenon

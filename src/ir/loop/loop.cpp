@@ -1,0 +1,87 @@
+#include "ir/loop/loop.h"
+
+namespace tenon::ir::loop {
+
+const char* op_name(Op op) {
+  switch (op) {
+#define TENON_LOOP_OP(name, arity, kind) \
+  case Op::name:                         \
+    return #name;
+#include "ir/loop/ops.def"
+#undef TENON_LOOP_OP
+  }
+  return "?";
+}
+
+bool op_from_name(const std::string& text, Op& out) {
+#define TENON_LOOP_OP(name, arity, kind) \
+  if (text == #name) {                   \
+    out = Op::name;                      \
+    return true;                         \
+  }
+#include "ir/loop/ops.def"
+#undef TENON_LOOP_OP
+  return false;
+}
+
+int op_arity(Op op) {
+  switch (op) {
+#define TENON_LOOP_OP(name, arity, kind) \
+  case Op::name:                         \
+    return arity;
+#include "ir/loop/ops.def"
+#undef TENON_LOOP_OP
+  }
+  return 0;
+}
+
+OpKind op_kind(Op op) {
+  switch (op) {
+#define TENON_LOOP_OP(name, arity, kind) \
+  case Op::name:                         \
+    return OpKind::kind;
+#include "ir/loop/ops.def"
+#undef TENON_LOOP_OP
+  }
+  return OpKind::arithmetic;
+}
+
+bool is_real(DType type) { return type == DType::f32 || type == DType::f64; }
+
+bool is_integer(DType type) {
+  return type == DType::i64 || type == DType::i32 || type == DType::i16 || type == DType::i8 || type == DType::u8;
+}
+
+bool is_half(DType type) { return type == DType::bf16 || type == DType::f16; }
+
+const char* reduction_name(Reduction::Kind kind) {
+  switch (kind) {
+    case Reduction::Kind::sum:
+      return "sum";
+    case Reduction::Kind::prod:
+      return "prod";
+    case Reduction::Kind::max:
+      return "max";
+    case Reduction::Kind::min:
+      return "min";
+    case Reduction::Kind::any:
+      return "any";
+    case Reduction::Kind::all:
+      return "all";
+  }
+  return "?";
+}
+
+const char* loop_name(Loop::Kind kind) {
+  switch (kind) {
+    case Loop::Kind::parallel:
+      return "parallel";
+    case Loop::Kind::serial:
+      return "serial";
+    case Loop::Kind::vector:
+      return "vector";
+  }
+  return "?";
+}
+
+}  // namespace tenon::ir::loop

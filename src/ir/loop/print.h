@@ -1,0 +1,16 @@
+// Kernel to text. Registers and loops' variables are numbered in the order in which the text names
+// them, so that print(parse_kernel(print(k))) == print(k).
+#pragma once
+
+#include <string>
+
+#include "ir/loop/loop.h"
+
+namespace tenon::ir::loop {
+
+std::string print(const Kernel& kernel);
+
+// The text without the kernel's name: kernels of equal keys compute the same.
+std::string key(const Kernel& kernel);
+
+}  // namespace tenon::ir::loop
