@@ -1,5 +1,4 @@
-// What generated code is called with. The range is of the flattened iteration space of a kernel's
-// parallel variables, row-major; the signature is that of torch_parallel_for's callback.
+// How compiled kernels are called. Plain data, since both sides are built apart.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +6,13 @@
 namespace tenon::abi {
 
 struct KernelArguments {
-  void* const* buffers;
-  const int64_t* sizes;
+  void* const* buffers;  // first elements, in the order of the kernel's buffers
+  const int64_t* sizes;  // extents and strides, in elements
   const double* scalars;
 };
 
+// Runs the iterations [begin, end) of the parallel loop, flattened (its last variable runs fastest).
+// `arguments` is a KernelArguments. Calls for ranges that do not overlap may run side by side.
 using KernelFunction = void (*)(int64_t begin, int64_t end, void* arguments);
 
 }  // namespace tenon::abi

@@ -1,0 +1,149 @@
+#include "ir/loop/evaluate.h"
+
+#include <cmath>
+#include <limits>
+
+#include "ir/loop/scalar.h"
+
+namespace tenon::ir::loop {
+namespace {
+
+// A reduction under way.
+class Accumulator {
+ public:
+  explicit Accumulator(const Reduction& reduction) : reduction_(reduction), number_(neutral()), wide_(number_.real) {}
+
+  void add(const Number& value) {
+    if (!is_wide()) number_ = compute(op(), reduction_.type, {number_, value});
+    else if (reduction_.kind == Reduction::Kind::sum) wide_ += value.real;
+    else wide_ *= value.real;
+  }
+
+  Number result() const { return is_wide() ? rounded() : number_; }
+
+ private:
+  bool is_wide() const {
+    return is_real(reduction_.type) && (reduction_.kind == Reduction::Kind::sum || reduction_.kind == Reduction::Kind::prod);
+  }
+
+  Number rounded() const {
+    double number = reduction_.type == DType::f32 ? static_cast<float>(wide_) : static_cast<double>(wide_);
+    return {reduction_.type, number, 0};
+  }
+
+  Op op() const {
+    switch (reduction_.kind) {
+      case Reduction::Kind::sum:
+        return Op::add;
+      case Reduction::Kind::prod:
+        return Op::mul;
+      case Reduction::Kind::max:
+        return Op::max;
+      case Reduction::Kind::min:
+        return Op::min;
+      case Reduction::Kind::any:
+        return Op::bit_or;
+      case Reduction::Kind::all:
+        return Op::bit_and;
+    }
+    return Op::add;
+  }
+
+  Number neutral() const {
+    DType type = reduction_.type;
+    int64_t most = type == DType::u8 ? UINT8_MAX : std::numeric_limits<int64_t>::max() >> (64 - 8 * dtype_size(type));
+    int64_t least = type == DType::u8 ? 0 : -most - 1;
+    switch (reduction_.kind) {
+      case Reduction::Kind::sum:
+      case Reduction::Kind::any:
+        return number_of(type, int64_t{0});
+      case Reduction::Kind::prod:
+      case Reduction::Kind::all:
+        return number_of(type, int64_t{1});
+      case Reduction::Kind::max:
+        return is_real(type) ? number_of(type, -INFINITY) : number_of(type, least);
+      case Reduction::Kind::min:
+        return is_real(type) ? number_of(type, INFINITY) : number_of(type, most);
+    }
+    return {};
+  }
+
+  const Reduction& reduction_;
+  Number number_;
+  long double wide_;
+};
+
+class Evaluator {
+ public:
+  Evaluator(const Kernel& kernel, const abi::KernelArguments& arguments)
+      : kernel_(kernel), arguments_(arguments), registers_(kernel.registers), variables_(kernel.variables) {}
+
+  void operator()(const Compute& s) {
+    std::vector<Number> operands;
+    for (Reg operand : s.operands) operands.push_back(registers_.at(operand));
+    registers_.at(s.result) = compute(s.op, s.type, operands);
+  }
+
+  void operator()(const Constant& s) {
+    registers_.at(s.result) = std::visit([&](auto number) { return number_of(s.type, number); }, s.number);
+  }
+
+  void operator()(const ScalarArgument& s) { registers_.at(s.result) = number_of(s.type, arguments_.scalars[s.which]); }
+
+  void operator()(const LoopIndex& s) { registers_.at(s.result) = number_of(DType::i64, variables_.at(s.loop)); }
+
+  void operator()(const Load& s) {
+    DType type = kernel_.buffers.at(s.buffer).type;
+    registers_.at(s.result) =
+        is_on(s.mask) ? read_element(type, arguments_.buffers[s.buffer], place(s.index)) : number_of(type, int64_t{0});
+  }
+
+  void operator()(const Store& s) {
+    if (is_on(s.mask)) write_element(registers_.at(s.value), arguments_.buffers[s.buffer], place(s.index));
+  }
+
+  void operator()(const Loop& loop) {
+    std::vector<Accumulator> accumulators(loop.reductions.begin(), loop.reductions.end());
+    iterate(loop, 0, accumulators);
+    for (size_t i = 0; i < accumulators.size(); ++i) registers_.at(loop.reductions[i].result) = accumulators[i].result();
+  }
+
+ private:
+  // One variable after the other; the last runs fastest.
+  void iterate(const Loop& loop, size_t which, std::vector<Accumulator>& accumulators) {
+    if (which == loop.variables.size()) {
+      for (const Statement& statement : loop.body) std::visit(*this, statement.what);
+      for (size_t i = 0; i < accumulators.size(); ++i) accumulators[i].add(registers_.at(loop.reductions[i].value));
+      return;
+    }
+    int64_t& variable = variables_.at(loop.variables[which].number);
+    int64_t extent = size(loop.variables[which].extent);
+    for (variable = 0; variable < extent; ++variable) iterate(loop, which + 1, accumulators);
+  }
+
+  int64_t size(const Size& s) const { return s.is_param ? arguments_.sizes[s.value] : s.value; }
+
+  bool is_on(Reg mask) const { return mask == kNoReg || registers_.at(mask).integer != 0; }
+
+  int64_t place(const Index& index) const {
+    int64_t at = 0;
+    for (const Term& term : index) {
+      int64_t factor = term.kind == Term::Kind::one    ? 1
+                       : term.kind == Term::Kind::loop ? variables_.at(term.which)
+                                                       : registers_.at(term.which).integer;
+      at += factor * size(term.stride);
+    }
+    return at;
+  }
+
+  const Kernel& kernel_;
+  const abi::KernelArguments& arguments_;
+  std::vector<Number> registers_;
+  std::vector<int64_t> variables_;
+};
+
+}  // namespace
+
+void evaluate(const Kernel& kernel, const abi::KernelArguments& arguments) { Evaluator(kernel, arguments)(kernel.outer); }
+
+}  // namespace tenon::ir::loop
