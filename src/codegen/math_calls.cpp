@@ -56,7 +56,9 @@ llvm::AllocaInst* room_for(Builder& b, llvm::Type* type) {
   return at_entry.CreateAlloca(type);
 }
 
-// Through memory, by a function that takes the lanes one by one.
+}  // namespace
+
+// Through memory.
 Value* call_lanes(Builder& b, Op op, DType type, llvm::ArrayRef<Value*> operands) {
   llvm::Type* pointer = b.getPtrTy();
   auto* signature = llvm::FunctionType::get(b.getVoidTy(), {pointer, pointer, pointer, b.getInt64Ty()}, false);
@@ -74,8 +76,6 @@ Value* call_lanes(Builder& b, Op op, DType type, llvm::ArrayRef<Value*> operands
   b.CreateCall(function, arguments);
   return b.CreateLoad(vector, out);
 }
-
-}  // namespace
 
 Value* call_outside(Builder& b, Op op, DType type, llvm::ArrayRef<Value*> operands) {
   int width = type == DType::f32 ? b.tier.lanes : b.tier.lanes / 2;
