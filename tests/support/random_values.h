@@ -1,0 +1,89 @@
+// The computations of random kernels, of two sorts. An exact kernel has only ops whose result is
+// one number, on any numbers, NaN and infinity too. Any other kernel has all ops, on small numbers;
+// of each of its values it is known how large it is at most, and how far apart two right ways to
+// compute it may be, so that no comparison and no rounding to integers depends on that.
+#pragma once
+
+#include <iterator>
+#include <random>
+#include <vector>
+
+#include "ir/loop/loop.h"
+
+namespace tenon::test {
+
+class Dice {
+ public:
+  explicit Dice(std::mt19937_64& random) : random_(random) {}
+  int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
+  bool chance(double p) { return unit() < p; }
+  double unit() { return static_cast<double>(random_() >> 11) * 0x1p-53; }
+  template <class List>
+  auto& pick(List& list) {
+    return list[below(static_cast<int64_t>(std::size(list)))];
+  }
+  uint64_t bits() { return random_(); }
+
+ private:
+  std::mt19937_64& random_;
+};
+
+struct Item {
+  ir::loop::Reg reg = ir::loop::kNoReg;
+  ir::DType type = ir::DType::f32;
+  double limit = 0;        // its absolute value at most; of no use in an exact kernel
+  double error = 0;        // 0: there is one right value
+  bool is_loaded = false;  // even a NaN's sign is known
+};
+
+class RandomValues {
+ public:
+  using DType = ir::DType;
+  using Op = ir::loop::Op;
+
+  RandomValues(Dice& dice, ir::loop::Kernel& kernel, bool is_exact) : dice_(dice), kernel_(kernel), is_exact_(is_exact) {}
+
+  // Statements go to the block that was opened last.
+  void open(std::vector<ir::loop::Statement>& block);
+  void close();
+  ir::loop::Reg new_register() { return kernel_.registers++; }
+  void add(ir::loop::Statement statement) { scopes_.back().block->push_back(std::move(statement)); }
+  Item keep(Item item);
+
+  Item any();
+  Item of(DType type);
+  Item exact(DType type);  // of error 0
+  Item constant(DType type);
+  Item constant(DType type, double number);
+  Item index(int32_t loop);
+  Item compute(Op op, DType type, std::vector<Item> operands, double limit = 0, double error = 0);
+  Item cast(Item item, DType to);
+  Item something();  // a new computation
+
+  // A value for a reduction, assigned in the block at hand, and what is behind the loop.
+  Item reducible(ir::loop::Reduction::Kind kind, DType type);
+  Item reduced(ir::loop::Reduction::Kind kind, const Item& value, int64_t iterations);
+
+ private:
+  struct Scope {
+    std::vector<ir::loop::Statement>* block;
+    std::vector<Item> items;
+  };
+
+  Item tame(Item item, double most);
+  Item shifted(Item item, double shift);
+  Item guarded(Item item, bool is_signed);
+  Item real_op(DType type);
+  Item plain_real_op(Op op, DType type);
+  Item smooth_op(DType type);
+  Item integer_op(DType type);
+  Item boolean();
+  Item select(DType type);
+
+  Dice& dice_;
+  ir::loop::Kernel& kernel_;
+  bool is_exact_;
+  std::vector<Scope> scopes_;
+};
+
+}  // namespace tenon::test
