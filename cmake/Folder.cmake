@@ -1,4 +1,5 @@
-# tenon_folder(NAME base DEPENDS a b TORCH): one static library for one folder of src/.
+# tenon_folder(NAME base DEPENDS a b LIBS c TORCH): one static library for one folder of src/. LIBS are
+# seen by that folder alone.
 # The edges given here are the same as in tools/layers.txt; tools/check compares them.
 function(tenon_folder)
   cmake_parse_arguments(F "TORCH" "NAME" "DEPENDS;LIBS" ${ARGN})
@@ -15,7 +16,7 @@ function(tenon_folder)
     target_link_libraries(${target} PUBLIC ${dependency_target})
   endforeach()
   foreach(library ${F_LIBS})
-    target_link_libraries(${target} PUBLIC ${library})
+    target_link_libraries(${target} PRIVATE ${library})
   endforeach()
   if(F_TORCH)
     target_link_libraries(${target} PUBLIC torch)

@@ -2,7 +2,7 @@
 # Installs what Tenon is built and tested with on a bare Debian 12. Safe to run again.
 set -euo pipefail
 
-packages=(g++ cmake ninja-build ccache libgtest-dev nlohmann-json3-dev graphviz clang-format python3-pip)
+packages=(g++ cmake ninja-build ccache libgtest-dev nlohmann-json3-dev graphviz clang-format python3-pip llvm-22-dev libzstd-dev zlib1g-dev)
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")

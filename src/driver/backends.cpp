@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "capture/listener.h"
+#include "driver/native.h"
 #include "driver/stats.h"
 #include "ir/graph/print.h"
 #include "planner/reuse.h"
@@ -28,14 +29,14 @@ Registry& registry() {
 void register_backend(const std::string& name, Backend backend) {
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
-  if (name == "none" || name == "eager" || name == "aot_eager" || !r.own.emplace(name, std::move(backend)).second)
+  if (name == "none" || name == "eager" || name == "aot_eager" || name == "native" || !r.own.emplace(name, std::move(backend)).second)
     throw UserError(ErrorCode::backend, "a backend named '" + name + "' exists already; choose another name");
 }
 
 std::vector<std::string> backends() {
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
-  std::vector<std::string> names = {"none", "eager", "aot_eager"};
+  std::vector<std::string> names = {"none", "eager", "aot_eager", "native"};
   for (auto& [name, backend] : r.own) names.push_back(name);
   return names;
 }
@@ -65,6 +66,7 @@ std::vector<at::Tensor> Executable::run(std::vector<at::Tensor> inputs, runtime:
 }
 
 std::vector<at::Tensor> Executable::run_kernels(std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) const {
+  if (kernels_) return kernels_->run(std::move(inputs), runtime::RunMode::kernels, scalars);
   if (!own_) return op_by_op_->run(std::move(inputs), runtime::RunMode::kernels, scalars);
   if (scalars.empty()) scalars = graph().scalars;
   if (!scalars.empty()) {
@@ -77,11 +79,11 @@ std::vector<at::Tensor> Executable::run_kernels(std::vector<at::Tensor> inputs, 
 
 BackendKind backend_kind(const std::string& name) {
   if (name == "none") return BackendKind::none;
-  if (name == "eager" || name == "aot_eager") return BackendKind::graphs;
+  if (name == "eager" || name == "aot_eager" || name == "native") return BackendKind::graphs;
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
   if (r.own.count(name)) return BackendKind::graphs;
-  std::string known = "none, eager, aot_eager";
+  std::string known = "none, eager, aot_eager, native";
   for (auto& [other, backend] : r.own) known += ", " + other;
   throw UserError(ErrorCode::backend, "no backend is named '" + name + "'; there are: " + known);
 }
@@ -104,6 +106,13 @@ std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph,
                                                 std::make_shared<const runtime::Interpreter>(graph, no_reuse(reuse), resources, off));
   // A wrong result that goes away with `eager` comes from the planner.
   if (options.backend == "eager") reuse = no_reuse(std::move(reuse));
+  std::shared_ptr<const runtime::Interpreter> kernels;
+  if (options.backend == "native") {
+    Native native = make_native(graph);
+    ir::Reuse native_reuse = planner::plan_reuse(native.graph);
+    kernels = std::make_shared<const runtime::Interpreter>(std::move(native.graph), std::move(native_reuse), resources, off,
+                                                           std::move(native.kernels));
+  }
   auto op_by_op = std::make_shared<const runtime::Interpreter>(std::move(graph), std::move(reuse), resources, off);
   Runner own;
   Registry& r = registry();
@@ -115,7 +124,7 @@ std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph,
     own = make(ir::print(op_by_op->graph()),
                [op_by_op](std::vector<at::Tensor> inputs) { return run_op_by_op(*op_by_op, std::move(inputs)); });
   }
-  return std::make_shared<const Executable>(std::move(op_by_op), std::move(own), std::move(verifier));
+  return std::make_shared<const Executable>(std::move(op_by_op), std::move(kernels), std::move(own), std::move(verifier));
 }
 
 }  // namespace driver

@@ -14,8 +14,10 @@ namespace tenon::driver {
 
 class Executable {
  public:
-  Executable(std::shared_ptr<const runtime::Interpreter> op_by_op, Runner own, std::shared_ptr<const Verifier> verifier)
-      : op_by_op_(std::move(op_by_op)), own_(std::move(own)), verifier_(std::move(verifier)) {}
+  // `kernels` may be null, `own` empty: then every node is a call of ATen.
+  Executable(std::shared_ptr<const runtime::Interpreter> op_by_op, std::shared_ptr<const runtime::Interpreter> kernels, Runner own,
+             std::shared_ptr<const Verifier> verifier)
+      : op_by_op_(std::move(op_by_op)), kernels_(std::move(kernels)), own_(std::move(own)), verifier_(std::move(verifier)) {}
 
   // `scalars`: one per scalar of the graph, or none for the recorded ones.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, runtime::RunMode mode, c10::ArrayRef<double> scalars = {}) const;
@@ -27,6 +29,7 @@ class Executable {
   std::vector<at::Tensor> run_kernels(std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) const;
 
   std::shared_ptr<const runtime::Interpreter> op_by_op_;
+  std::shared_ptr<const runtime::Interpreter> kernels_;
   Runner own_;
   std::shared_ptr<const Verifier> verifier_;
   mutable std::atomic<size_t> runs_{0};

@@ -1,0 +1,25 @@
+# LLVM 22, linked statically: the X86 code generator and JITLink, without IR passes. The target hides
+# LLVM's symbols in whatever it is linked into, so that another LLVM in the process does not meet ours.
+find_program(TENON_LLVM_CONFIG NAMES llvm-config-22 HINTS /usr/lib/llvm-22/bin)
+if(NOT TENON_LLVM_CONFIG)
+  message(FATAL_ERROR "Tenon needs LLVM 22: run tools/setup.sh, or set TENON_LLVM_CONFIG to its llvm-config")
+endif()
+function(tenon_llvm_config result)
+  execute_process(COMMAND ${TENON_LLVM_CONFIG} ${ARGN} OUTPUT_VARIABLE text OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  separate_arguments(text UNIX_COMMAND "${text}")
+  set(${result} ${text} PARENT_SCOPE)
+endfunction()
+tenon_llvm_config(llvm_include --includedir)
+tenon_llvm_config(llvm_archives --link-static --libfiles jitlink x86codegen)
+tenon_llvm_config(llvm_names --link-static --libnames jitlink x86codegen)
+find_library(TENON_ZLIB NAMES libz.a z REQUIRED)
+find_library(TENON_ZSTD NAMES libzstd.a zstd REQUIRED)
+
+if(NOT TARGET tenon_llvm)
+  add_library(tenon_llvm INTERFACE IMPORTED GLOBAL)
+  target_include_directories(tenon_llvm SYSTEM INTERFACE ${llvm_include})
+  target_compile_definitions(tenon_llvm INTERFACE LLVM_BUILD_STATIC)  # no exports by annotation
+  target_link_libraries(tenon_llvm INTERFACE ${llvm_archives} ${TENON_ZLIB} ${TENON_ZSTD} ${CMAKE_DL_LIBS})
+  list(JOIN llvm_names ":" llvm_names)
+  target_link_options(tenon_llvm INTERFACE "LINKER:--exclude-libs,${llvm_names}" LINKER:--gc-sections)
+endif()

@@ -1,0 +1,153 @@
+// Loads and stores. No element is touched that the kernel does not name: what lies outside a range or
+// under a mask is left alone by masked instructions, or by branches where the CPU has none.
+#include "codegen/emitter.h"
+
+namespace tenon::codegen {
+
+using namespace ir::loop;
+using ir::DType;
+
+namespace {
+
+llvm::Align alignment(llvm::Type* element) { return llvm::Align(element->getScalarSizeInBits() / 8); }
+
+}  // namespace
+
+Emitter::Place Emitter::place(int32_t buffer, const Index& index) {
+  Place out;
+  llvm::Type* element = b_.memory_type(kernel_.buffers[static_cast<size_t>(buffer)].type);
+  Value* start = b_.getInt64(0);  // what is the same for all lanes
+  int64_t steady = 0;             // stride from lane to lane: what is known now,
+  Value* stride = nullptr;        // and what is known at run time
+  llvm::SmallVector<const Term*, 2> per_lane;
+  auto times = [&](Value* x, const Size& by) { return by == Size::constant(1) ? x : b_.CreateMul(x, size(by)); };
+  for (const Term& term : index) {
+    if (term.kind == Term::Kind::one) {
+      start = b_.CreateAdd(start, size(term.stride));
+    } else if (term.kind == Term::Kind::reg) {
+      if (varies(term.which)) per_lane.push_back(&term);
+      else start = b_.CreateAdd(start, times(scalar(term.which), term.stride));
+    } else if (frame_ && term.which == frame_->variable) {
+      if (!term.stride.is_param) steady += term.stride.value;
+      else stride = stride ? b_.CreateAdd(stride, size(term.stride)) : size(term.stride);
+    } else {
+      start = b_.CreateAdd(start, times(variables_[term.which], term.stride));
+    }
+  }
+  if (stride && steady) stride = b_.CreateAdd(stride, b_.getInt64(static_cast<uint64_t>(steady)));
+  if (!stride) stride = b_.getInt64(static_cast<uint64_t>(steady));
+  if (frame_) start = b_.CreateAdd(start, b_.CreateMul(frame_->first, stride));
+  out.pointer = b_.CreateGEP(element, buffers_[static_cast<size_t>(buffer)], start);
+
+  auto* known = llvm::dyn_cast<llvm::ConstantInt>(stride);
+  if (per_lane.empty() && known && known->isZero()) return out;
+  if (per_lane.empty() && known && known->isOne()) {
+    out.kind = Place::Kind::row;
+    return out;
+  }
+  out.kind = Place::Kind::spread;
+  for (int which = 0; which < frame_->parts; ++which) {
+    Value* lanes = b_.CreateAdd(b_.lane_numbers(lanes_), b_.splat(b_.getInt64(static_cast<uint64_t>(which * lanes_)), lanes_));
+    Value* offsets = b_.CreateMul(lanes, b_.splat(stride, lanes_));
+    for (const Term* term : per_lane) {
+      Value* index_part = part(term->which, which);
+      bool is_one = term->stride == Size::constant(1);
+      offsets = b_.CreateAdd(offsets, is_one ? index_part : b_.CreateMul(index_part, b_.splat(size(term->stride), lanes_)));
+    }
+    out.offsets.push_back(offsets);
+  }
+  return out;
+}
+
+// The lanes to touch, or null for all of them.
+Value* Emitter::mask_of(Reg mask, int which) {
+  if (mask == kNoReg) return frame_->mask;
+  Value* own = part(mask, which);
+  return frame_->mask ? b_.CreateAnd(own, frame_->mask) : own;
+}
+
+Value* Emitter::pointers(llvm::Type* element, const Place& place, int which) {
+  if (place.kind == Place::Kind::one) return b_.splat(place.pointer, lanes_);
+  return b_.CreateGEP(element, place.pointer, place.offsets[static_cast<size_t>(which)]);
+}
+
+// Under an `if` where there is a mask.
+Value* Emitter::load_one(llvm::Type* element, Value* pointer, Reg mask) {
+  if (mask == kNoReg) return b_.CreateAlignedLoad(element, pointer, alignment(element));
+  llvm::BasicBlock* before = b_.GetInsertBlock();
+  auto* inside = llvm::BasicBlock::Create(module_.getContext(), "read", function_);
+  auto* after = llvm::BasicBlock::Create(module_.getContext(), "go_on", function_);
+  b_.CreateCondBr(scalar(mask), inside, after);
+  b_.SetInsertPoint(inside);
+  Value* value = b_.CreateAlignedLoad(element, pointer, alignment(element));
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+  llvm::PHINode* result = b_.CreatePHI(element, 2);
+  result->addIncoming(llvm::Constant::getNullValue(element), before);
+  result->addIncoming(value, inside);
+  return result;
+}
+
+Value* Emitter::load_part(llvm::Type* element, const Place& place, Reg mask, int which) {
+  llvm::Type* type = Builder::wide(element, lanes_);
+  Value* lanes = mask_of(mask, which);
+  llvm::Constant* zero = llvm::Constant::getNullValue(type);
+  if (place.kind != Place::Kind::row) return b_.CreateMaskedGather(type, pointers(element, place, which), alignment(element), lanes, zero);
+  Value* pointer = b_.CreateConstGEP1_64(element, place.pointer, static_cast<uint64_t>(which * lanes_));
+  if (!lanes) return b_.CreateAlignedLoad(type, pointer, alignment(element));
+  return b_.CreateMaskedLoad(type, pointer, alignment(element), lanes, zero);
+}
+
+void Emitter::operator()(const Load& s) {
+  DType type = kernel_.buffers[static_cast<size_t>(s.buffer)].type;
+  llvm::Type* element = b_.memory_type(type);
+  Place from = place(s.buffer, s.index);
+  Parts parts;
+  if (!varies(s.result)) {
+    parts.push_back(load_one(element, from.pointer, s.mask));
+  } else {
+    for (int which = 0; which < frame_->parts; ++which) parts.push_back(load_part(element, from, s.mask, which));
+  }
+  if (type == DType::boolean)
+    for (Value*& value : parts) value = b_.CreateICmpNE(value, Builder::integer(value, 0));
+  set(s.result, std::move(parts));
+}
+
+void Emitter::store_one(llvm::Type* element, Value* value, Value* pointer, Reg mask) {
+  llvm::BasicBlock* after = nullptr;
+  if (mask != kNoReg) {
+    auto* inside = llvm::BasicBlock::Create(module_.getContext(), "write", function_);
+    after = llvm::BasicBlock::Create(module_.getContext(), "go_on", function_);
+    b_.CreateCondBr(scalar(mask), inside, after);
+    b_.SetInsertPoint(inside);
+  }
+  b_.CreateAlignedStore(value, pointer, alignment(element));
+  if (!after) return;
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+}
+
+void Emitter::store_part(llvm::Type* element, Value* value, const Place& place, Reg mask, int which) {
+  Value* lanes = mask_of(mask, which);
+  if (place.kind != Place::Kind::row) {
+    b_.CreateMaskedScatter(value, pointers(element, place, which), alignment(element), lanes);
+    return;
+  }
+  Value* pointer = b_.CreateConstGEP1_64(element, place.pointer, static_cast<uint64_t>(which * lanes_));
+  if (lanes) b_.CreateMaskedStore(value, pointer, alignment(element), lanes);
+  else b_.CreateAlignedStore(value, pointer, alignment(element));
+}
+
+void Emitter::operator()(const Store& s) {
+  DType type = kernel_.buffers[static_cast<size_t>(s.buffer)].type;
+  llvm::Type* element = b_.memory_type(type);
+  Place to = place(s.buffer, s.index);
+  auto in_memory = [&](Value* value) {
+    return type == DType::boolean ? b_.CreateZExt(value, Builder::like(value->getType(), element)) : value;
+  };
+  bool is_one = to.kind == Place::Kind::one && !varies(s.value) && (s.mask == kNoReg || !varies(s.mask));
+  if (!frame_ || is_one) return store_one(element, in_memory(scalar(s.value)), to.pointer, s.mask);
+  for (int which = 0; which < frame_->parts; ++which) store_part(element, in_memory(part(s.value, which)), to, s.mask, which);
+}
+
+}  // namespace tenon::codegen

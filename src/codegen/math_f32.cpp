@@ -1,0 +1,114 @@
+// The functions that models spend their time in, in f32 throughout. Coefficients: tools/fit_math.py.
+// Bounds are measured by tests/codegen over all f32 numbers.
+#include "codegen/math_f32.h"
+
+#include <llvm/IR/IntrinsicsX86.h>
+
+#include <limits>
+
+namespace tenon::codegen {
+namespace {
+
+namespace Intrinsic = llvm::Intrinsic;
+
+constexpr double kLog2E = 1.4426950408889634;
+constexpr double kLn2High = 0.693145751953125, kLn2Low = 1.4286068203094173e-06;  // 15 bits, so that whole multiples are exact
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// x between the two; a NaN stays.
+Value* clamp(Builder& b, Value* x, double low, double high) { return b.below(Builder::real(x, high), b.above(Builder::real(x, low), x)); }
+
+// x·2^n of a whole n from -126 to 128, in two steps, since 2^128 is no f32.
+Value* scale(Builder& b, Value* x, Value* n) {
+  if (Builder::lanes_of(x) == 16 && b.tier.lanes == 16)
+    return b.CreateIntrinsic(Intrinsic::x86_avx512_mask_scalef_ps_512, {}, {x, n, x, b.getInt16(0xffff), b.getInt32(4)});
+  Value* whole = b.CreateFPToSI(n, Builder::like(x->getType(), b.getInt32Ty()));
+  Value* first = b.CreateAShr(whole, Builder::integer(whole, 1));
+  auto power = [&](Value* k) {
+    return b.from_bits(b.CreateShl(b.CreateAdd(k, Builder::integer(k, 127)), Builder::integer(k, 23)), b.getFloatTy());
+  };
+  return b.CreateFMul(b.CreateFMul(x, power(first)), power(b.CreateSub(whole, first)));
+}
+
+// e^r - 1 = r + r²·P(r) for small r.
+Value* exp_tail(Builder& b, Value* r) {
+  Value* p = b.polynomial(r, {0.4999999403953552, 0.1666652113199234, 0.04166828840970993, 0.008368703536689281, 0.0013818938750773668});
+  return b.mad(b.CreateFMul(r, r), p, r);
+}
+
+}  // namespace
+
+// 2^n·e^r. What would be below the smallest normal number is 0: CPUs take a hundred cycles for those.
+Value* exp_f32(Builder& b, Value* x) {
+  constexpr double kLeast = -87.33654022216797;  // e^kLeast > 2^-126
+  Value* inside = clamp(b, x, kLeast, 88.8);
+  Value* n = b.call(Intrinsic::roundeven, {b.CreateFMul(inside, Builder::real(x, kLog2E))});
+  Value* r = b.mad(n, Builder::real(x, -kLn2High), inside);
+  r = b.mad(n, Builder::real(x, -kLn2Low), r);
+  Value* e = b.CreateFAdd(exp_tail(b, r), Builder::real(x, 1));
+  return b.CreateSelect(b.CreateFCmpOLT(x, Builder::real(x, kLeast)), Builder::real(x, 0), scale(b, e, n));
+}
+
+Value* exp2_f32(Builder& b, Value* x) {
+  Value* inside = clamp(b, x, -126, 128.5);
+  Value* n = b.call(Intrinsic::roundeven, {inside});
+  Value* r = b.CreateFSub(inside, n);
+  Value* p = b.polynomial(r, {0.6931471824645996, 0.24022650718688965, 0.055504050105810165, 0.009618086740374565, 0.0013337951386347413,
+                              0.00015452165098395199, 1.4329708392324392e-05});
+  Value* e = b.mad(r, p, Builder::real(x, 1));
+  return b.CreateSelect(b.CreateFCmpOLT(x, Builder::real(x, -126)), Builder::real(x, 0), scale(b, e, n));
+}
+
+// x = 2^n·(1+f) with 1+f around 1; log(1+f) = f - f²/2 + f³·P(f).
+Value* log_f32(Builder& b, Value* x) {
+  constexpr int64_t kRootHalf = 0x3f3504f3;  // the bits of √½
+  Value* is_tiny = b.CreateFCmpOLT(x, Builder::real(x, 0x1p-126));
+  Value* normal = b.CreateSelect(is_tiny, b.CreateFMul(x, Builder::real(x, 0x1p23)), x);
+  Value* shifted = b.CreateSub(b.bits(normal), Builder::integer(b.bits(normal), kRootHalf));
+  Value* exponent = b.CreateAShr(shifted, Builder::integer(shifted, 23));
+  Value* mantissa = b.CreateAdd(b.CreateAnd(shifted, Builder::integer(shifted, 0x7fffff)), Builder::integer(shifted, kRootHalf));
+  Value* n = b.CreateSIToFP(exponent, x->getType());
+  n = b.CreateFSub(n, b.CreateSelect(is_tiny, Builder::real(x, 23), Builder::real(x, 0)));
+  Value* f = b.CreateFSub(b.from_bits(mantissa, b.getFloatTy()), Builder::real(x, 1));
+  Value* square = b.CreateFMul(f, f);
+  Value* p = b.polynomial(f, {0.3333331346511841, -0.25000008940696716, 0.2000207155942917, -0.16667988896369934, 0.14220358431339264,
+                              -0.12406233698129654, 0.11883548647165298, -0.11670099198818207, 0.06749271601438522});
+  Value* tail = b.mad(n, Builder::real(x, kLn2Low), b.CreateFMul(b.CreateFMul(f, square), p));
+  tail = b.mad(square, Builder::real(x, -0.5), tail);
+  Value* result = b.mad(n, Builder::real(x, kLn2High), b.CreateFAdd(f, tail));
+
+  Value* positive = b.CreateSelect(b.CreateFCmpOLT(x, Builder::real(x, kInfinity)), result, x);
+  Value* others = b.CreateSelect(b.CreateFCmpOEQ(x, Builder::real(x, 0)), Builder::real(x, -kInfinity),
+                                 Builder::real(x, std::numeric_limits<double>::quiet_NaN()));
+  return b.CreateSelect(b.CreateFCmpOGT(x, Builder::real(x, 0)), positive, others);
+}
+
+// A polynomial below 0.6, 1 - 2/(e^2x + 1) above.
+Value* tanh_f32(Builder& b, Value* x) {
+  Value* size = b.call(Intrinsic::fabs, {x});
+  Value* square = b.CreateFMul(x, x);
+  Value* p =
+      b.polynomial(square, {-0.33333298563957214, 0.13331936299800873, -0.05378471687436104, 0.02079862542450428, -0.005897966679185629});
+  Value* small = b.mad(b.CreateFMul(size, square), p, size);
+  Value* e = exp_f32(b, b.CreateFAdd(size, size));
+  Value* large = b.CreateFSub(Builder::real(x, 1), b.CreateFDiv(Builder::real(x, 2), b.CreateFAdd(e, Builder::real(x, 1))));
+  Value* result = b.CreateSelect(b.CreateFCmpOLT(size, Builder::real(x, 0.6)), small, large);
+  return b.call(Intrinsic::copysign, {result, x});
+}
+
+// A polynomial below 1, 1 - e^(-x - x·Q(x)) above.
+Value* erf_f32(Builder& b, Value* x) {
+  Value* size = b.call(Intrinsic::fabs, {x});
+  Value* square = b.CreateFMul(x, x);
+  Value* p = b.polynomial(square, {0.12837916612625122, -0.3761262595653534, 0.11283578723669052, -0.026853347197175026,
+                                   0.005187162198126316, -0.0007997853099368513, 7.806903158780187e-05});
+  Value* small = b.mad(size, p, size);
+  Value* inside = b.below(Builder::real(x, 3.95), size);  // above, erf is 1
+  Value* q = b.polynomial(inside, {0.1285848468542099, 0.6354754567146301, 0.10554735362529755, -0.022968241944909096,
+                                   0.0031085091177374125, -0.00011303798237349838, -3.3323431125609204e-05, 3.946513061237056e-06});
+  Value* large = b.CreateFSub(Builder::real(x, 1), exp_f32(b, b.CreateFNeg(b.mad(inside, q, inside))));
+  Value* result = b.CreateSelect(b.CreateFCmpOLT(size, Builder::real(x, 1)), small, large);
+  return b.call(Intrinsic::copysign, {result, x});
+}
+
+}  // namespace tenon::codegen

@@ -1,0 +1,68 @@
+#include "driver/native.h"
+
+#include <map>
+#include <mutex>
+
+#include "codegen/codegen.h"
+#include "ir/loop/print.h"
+#include "ir/loop/verify.h"
+#include "loops/lower.h"
+#include "passes/fusion/find_groups.h"
+
+namespace tenon::driver {
+namespace {
+
+// Elements that are worth a thread; eager's own number.
+constexpr int64_t kGrain = 32768;
+
+// Code by the text of its kernel, for as long as somebody uses it.
+class Codes {
+ public:
+  std::shared_ptr<const codegen::Code> get(const ir::loop::Kernel& kernel) {
+    std::string key = ir::loop::key(kernel);
+    {
+      std::lock_guard lock(mutex_);
+      if (auto known = codes_[key].lock()) return known;
+    }
+    ir::loop::verify(kernel);
+    auto code = codegen::compile(kernel, codegen::best_tier());
+    std::lock_guard lock(mutex_);
+    codes_[key] = code;
+    return code;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::weak_ptr<const codegen::Code>> codes_;
+};
+
+Codes& codes() {
+  static Codes* all = new Codes;
+  return *all;
+}
+
+runtime::KernelStep bind(const ir::Graph& graph, const loops::Lowered& lowered) {
+  auto code = codes().get(lowered.kernel);
+  runtime::KernelStep step{code->run, code, lowered.scalars, {}};
+  for (const loops::Launch& launch : lowered.launches) {
+    runtime::KernelStep::Launch bound{launch.sizes, launch.offsets, launch.iterations};
+    for (size_t b = 0; b < lowered.buffers.size(); ++b)
+      bound.offsets[b] *= ir::dtype_size(graph.values[lowered.buffers[b]].type.dtype);
+    bound.grain = std::max<int64_t>(1, kGrain * launch.iterations / std::max<int64_t>(1, launch.elements));
+    step.launches.push_back(std::move(bound));
+  }
+  return step;
+}
+
+}  // namespace
+
+Native make_native(const ir::Graph& graph) {
+  std::vector<ir::Group> groups = passes::find_groups(graph);
+  Native native;
+  for (size_t g = 0; g < groups.size(); ++g)
+    native.kernels.push_back(bind(graph, loops::lower(graph, groups[g], graph.name + "_" + std::to_string(g))));
+  native.graph = passes::fuse(graph, groups);
+  return native;
+}
+
+}  // namespace tenon::driver

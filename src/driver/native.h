@@ -1,0 +1,21 @@
+// The native backend: groups of a graph's nodes become kernels.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/graph/graph.h"
+#include "runtime/kernel_step.h"
+
+namespace tenon::driver {
+
+struct Native {
+  ir::Graph graph;  // with `tenon::fused` nodes
+  std::vector<runtime::KernelStep> kernels;
+};
+
+// Equal kernels are compiled once in a process.
+Native make_native(const ir::Graph& graph);
+
+}  // namespace tenon::driver
