@@ -1,5 +1,6 @@
 #include "driver/backends.h"
 
+#include <cstdlib>
 #include <map>
 #include <mutex>
 
@@ -10,6 +11,7 @@
 #include "driver/stats.h"
 #include "ir/graph/print.h"
 #include "planner/reuse.h"
+#include "runtime/widen.h"
 
 namespace tenon {
 namespace {
@@ -100,18 +102,25 @@ std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph,
   ++counters().graphs;
   ir::Reuse reuse = planner::plan_reuse(graph);
   auto off = capture::keys_above_backends();
+  bool native = options.backend == "native";
+  static const bool check_kernels = std::getenv("TENON_CHECK_KERNELS") != nullptr;
+  double fraction = native && check_kernels ? 1 : options.verify;
   std::shared_ptr<const Verifier> verifier;
-  if (options.verify > 0)
-    verifier = std::make_shared<const Verifier>(options.verify,
-                                                std::make_shared<const runtime::Interpreter>(graph, no_reuse(reuse), resources, off));
+  if (fraction > 0) {
+    auto interpret = [&](ir::Graph g) {
+      return std::make_shared<const runtime::Interpreter>(std::move(g), no_reuse(reuse), resources, off);
+    };
+    verifier = std::make_shared<const Verifier>(fraction, interpret(graph), native ? interpret(runtime::widen(graph)) : nullptr,
+                                                native && check_kernels);
+  }
   // A wrong result that goes away with `eager` comes from the planner.
   if (options.backend == "eager") reuse = no_reuse(std::move(reuse));
   std::shared_ptr<const runtime::Interpreter> kernels;
-  if (options.backend == "native") {
-    Native native = make_native(graph);
-    ir::Reuse native_reuse = planner::plan_reuse(native.graph);
-    kernels = std::make_shared<const runtime::Interpreter>(std::move(native.graph), std::move(native_reuse), resources, off,
-                                                           std::move(native.kernels));
+  if (native) {
+    Native fused = make_native(graph);
+    ir::Reuse fused_reuse = planner::plan_reuse(fused.graph);
+    kernels = std::make_shared<const runtime::Interpreter>(std::move(fused.graph), std::move(fused_reuse), resources, off,
+                                                           std::move(fused.kernels));
   }
   auto op_by_op = std::make_shared<const runtime::Interpreter>(std::move(graph), std::move(reuse), resources, off);
   Runner own;

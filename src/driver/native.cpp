@@ -46,8 +46,7 @@ runtime::KernelStep bind(const ir::Graph& graph, const loops::Lowered& lowered) 
   runtime::KernelStep step{code->run, code, lowered.scalars, {}};
   for (const loops::Launch& launch : lowered.launches) {
     runtime::KernelStep::Launch bound{launch.sizes, launch.offsets, launch.iterations};
-    for (size_t b = 0; b < lowered.buffers.size(); ++b)
-      bound.offsets[b] *= ir::dtype_size(graph.values[lowered.buffers[b]].type.dtype);
+    for (size_t b = 0; b < lowered.buffers.size(); ++b) bound.offsets[b] *= ir::dtype_size(graph.values[lowered.buffers[b]].type.dtype);
     bound.grain = std::max<int64_t>(1, kGrain * launch.iterations / std::max<int64_t>(1, launch.elements));
     step.launches.push_back(std::move(bound));
   }

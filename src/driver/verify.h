@@ -15,8 +15,12 @@ class Executable;
 
 class Verifier {
  public:
-  // `fraction` of the runs are compared; `oracle` makes every copy that the graph asks for.
-  Verifier(double fraction, std::shared_ptr<const runtime::Interpreter> oracle) : fraction_(fraction), oracle_(std::move(oracle)) {}
+  // `fraction` of the runs are compared; `oracle` makes every copy that the graph asks for. `truth`
+  // runs the graph in f64; without it results must be the oracle's bit by bit. `serve_oracle`: the
+  // program goes on with the oracle's results, so that tests can compare all of it bit by bit.
+  Verifier(double fraction, std::shared_ptr<const runtime::Interpreter> oracle, std::shared_ptr<const runtime::Interpreter> truth,
+           bool serve_oracle)
+      : fraction_(fraction), oracle_(std::move(oracle)), truth_(std::move(truth)), serve_oracle_(serve_oracle) {}
 
   bool quarantined() const { return quarantined_; }
   bool wants(size_t run) const;
@@ -31,10 +35,12 @@ class Verifier {
   }
 
  private:
+  std::vector<at::Tensor> run_truth(std::vector<at::Tensor>& inputs, c10::ArrayRef<double> scalars) const;
   void quarantine(const std::string& difference, const std::vector<at::Tensor>& inputs) const;
 
   double fraction_;
-  std::shared_ptr<const runtime::Interpreter> oracle_;
+  std::shared_ptr<const runtime::Interpreter> oracle_, truth_;
+  bool serve_oracle_;
   mutable std::atomic<bool> quarantined_{false};
   mutable std::mutex mutex_;
   mutable std::string report_;

@@ -19,7 +19,7 @@ class EqualsEager : public testing::Test {
 void register_corpus() {
   for (size_t i = 0; i < corpus().size(); ++i)
     for (Trust trust : {Trust::checked, Trust::pure})
-      for (std::string backend : {"eager", "aot_eager"}) {
+      for (std::string backend : {"eager", "aot_eager", "native"}) {
         std::string name = corpus()[i].name + "." + backend + (trust == Trust::pure ? ".pure" : "");
         testing::RegisterTest("Corpus", name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
                               [=]() -> testing::Test* { return new EqualsEager(i, backend, trust); });
@@ -30,6 +30,7 @@ void register_corpus() {
 
 int main(int argc, char** argv) {
   setenv("TENON_CHECK_TEXT", "1", 1);
+  setenv("TENON_CHECK_KERNELS", "1", 1);  // each run of a kernel is compared, the program goes on with eager's bits
   testing::InitGoogleTest(&argc, argv);
   tenon::test::register_corpus();
   return RUN_ALL_TESTS();

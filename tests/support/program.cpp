@@ -1,5 +1,7 @@
 #include "support/program.h"
 
+#include <tenon/control.h>
+
 #include "support/compare.h"
 
 namespace tenon::test {
@@ -96,6 +98,7 @@ std::vector<ProgramEntry>& corpus() {
 
 std::string compare_with_eager(const ProgramEntry& entry, const std::string& backend, Trust trust) {
   Side eager(entry), compiled(entry);
+  uint64_t quarantined = tenon::stats().quarantined;
   Program* program = compiled.program.get();
   auto fast = tenon::compile([program](const Tensors& in) { return program->run(in); },
                              {.backend = backend, .trust = trust, .name = entry.name, .watch = program->watch()});
@@ -106,6 +109,7 @@ std::string compare_with_eager(const ProgramEntry& entry, const std::string& bac
     if (!d.empty()) return "call " + std::to_string(call) + ", " + d + "\n" + tenon::explain(fast).text();
   }
   Explanation why = tenon::explain(fast);
+  if (tenon::stats().quarantined > quarantined) return "a kernel is wrong\n" + why.text();
   std::string reason = program->never_answered();
   if (reason.empty() && why.answered == 0) return "no call was answered by a graph\n" + why.text();
   if (trust == Trust::pure && !reason.empty() && why.answered > 0) return "a graph answered, though: " + reason;

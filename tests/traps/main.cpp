@@ -23,10 +23,11 @@ class Sprung : public testing::Test {
 
 int main(int argc, char** argv) {
   setenv("TENON_CHECK_TEXT", "1", 1);
+  setenv("TENON_CHECK_KERNELS", "1", 1);  // each run of a kernel is compared, the program goes on with eager's bits
   testing::InitGoogleTest(&argc, argv);
   using namespace tenon::test;
   for (size_t i = 0; i < corpus().size(); ++i)
-    for (std::string backend : {"eager", "aot_eager"})
+    for (std::string backend : {"eager", "aot_eager", "native"})
       for (bool grad_mode : {true, false}) {
         std::string name = corpus()[i].name + "." + backend + (grad_mode ? "" : ".no_grad");
         testing::RegisterTest("Traps", name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
