@@ -117,6 +117,7 @@ bool one(uint64_t seed, std::optional<Tier> only, Tally& tally) {
   ++tally.kernels;
   for (Tier tier : codegen::kTiers) {
     if (tier > codegen::best_tier() || (only && tier != *only)) continue;
+    codegen::llvm_text(r.kernel, tier);  // throws if LLVM finds it malformed
     auto code = codegen::compile(r.kernel, tier);
     for (size_t i = 0; i < before.size(); ++i, ++tally.runs) {
       std::string problem = check(r, *code, before[i], expected[i], random);
