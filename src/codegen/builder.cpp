@@ -66,6 +66,12 @@ Value* Builder::bits(Value* x) {
 
 Value* Builder::from_bits(Value* x, llvm::Type* real) { return CreateBitCast(x, like(x->getType(), real)); }
 
+Value* Builder::room(llvm::Type* type) {
+  llvm::BasicBlock& entry = GetInsertBlock()->getParent()->getEntryBlock();
+  llvm::IRBuilder<> at_entry(&entry, entry.begin());
+  return at_entry.CreateAlloca(type);
+}
+
 Builder::State Builder::loop(Value* first, Value* last, int64_t step, State state, llvm::function_ref<State(Value* i, State state)> body) {
   llvm::BasicBlock* before = GetInsertBlock();
   llvm::Function* function = before->getParent();

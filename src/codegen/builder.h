@@ -47,6 +47,8 @@ class Builder : public llvm::IRBuilder<> {
   Value* above(Value* a, Value* b) { return CreateSelect(CreateFCmpOGT(a, b), a, b); }
   Value* below(Value* a, Value* b) { return CreateSelect(CreateFCmpOLT(a, b), a, b); }
 
+  Value* room(llvm::Type* type);  // on the stack
+
   // for (i = first; i < last; i += step), with values that are handed from one iteration to the next.
   using State = llvm::SmallVector<Value*, 8>;
   State loop(Value* first, Value* last, int64_t step, State state, llvm::function_ref<State(Value* i, State state)> body);

@@ -190,9 +190,9 @@ void Emitter::vector_range(int32_t variable, const std::vector<Statement>& body,
     frame.parts = 1;
     State sofar = b_.loop(middle, last, lanes_, reducing.enter(totals, unrolled, 1), [&](Value* i, State state) {
       // Compared in 32 bits, the width of a lane.
-      Value* left = b_.call(llvm::Intrinsic::smin, {b_.CreateSub(last, i), b_.getInt64(static_cast<uint64_t>(lanes_))});
-      Value* lanes = b_.splat(b_.CreateTrunc(left, b_.getInt32Ty()), lanes_);
-      frame.mask = b_.CreateICmpSGT(lanes, b_.lane_numbers(b_.getInt32Ty(), lanes_));
+      frame.count = b_.call(llvm::Intrinsic::smin, {b_.CreateSub(last, i), b_.getInt64(static_cast<uint64_t>(lanes_))});
+      Value* count_32 = b_.splat(b_.CreateTrunc(frame.count, b_.getInt32Ty()), lanes_);
+      frame.mask = b_.CreateICmpSGT(count_32, b_.lane_numbers(b_.getInt32Ty(), lanes_));
       return iteration(i, state);
     });
     totals = reducing.leave(totals, sofar, unrolled, 1);

@@ -93,8 +93,30 @@ Value* Emitter::load_one(llvm::Type* element, Value* pointer, Reg mask) {
   return result;
 }
 
+// The last lanes of a row where the CPU has no masked instruction: element by element through the
+// stack, since a branch for each lane makes far more code.
+bool Emitter::by_copy(llvm::Type* element, const Place& place, Reg mask) const {
+  int smallest = b_.tier.masked_element;
+  bool is_masked = smallest != 0 && static_cast<int>(element->getScalarSizeInBits()) >= 8 * smallest;
+  return frame_->mask && mask == kNoReg && place.kind == Place::Kind::row && !is_masked;
+}
+
+void Emitter::copy_lanes(llvm::Type* element, Value* from, Value* to) {
+  b_.loop(b_.getInt64(0), frame_->count, 1, {}, [&](Value* i, State) {
+    Value* value = b_.CreateAlignedLoad(element, b_.CreateGEP(element, from, i), alignment(element));
+    b_.CreateAlignedStore(value, b_.CreateGEP(element, to, i), alignment(element));
+    return State{};
+  });
+}
+
 Value* Emitter::load_part(llvm::Type* element, const Place& place, Reg mask, int which) {
   llvm::Type* type = Builder::wide(element, lanes_);
+  if (by_copy(element, place, mask)) {
+    Value* room = b_.room(type);
+    b_.CreateStore(llvm::Constant::getNullValue(type), room);
+    copy_lanes(element, place.pointer, room);
+    return b_.CreateLoad(type, room);
+  }
   Value* lanes = mask_of(mask, which);
   llvm::Constant* zero = llvm::Constant::getNullValue(type);
   if (place.kind != Place::Kind::row) return b_.CreateMaskedGather(type, pointers(element, place, which), alignment(element), lanes, zero);
@@ -133,6 +155,11 @@ void Emitter::store_one(llvm::Type* element, Value* value, Value* pointer, Reg m
 }
 
 void Emitter::store_part(llvm::Type* element, Value* value, const Place& place, Reg mask, int which) {
+  if (by_copy(element, place, mask)) {
+    Value* room = b_.room(value->getType());
+    b_.CreateStore(value, room);
+    return copy_lanes(element, room, place.pointer);
+  }
   Value* lanes = mask_of(mask, which);
   if (place.kind != Place::Kind::row) {
     b_.CreateMaskedScatter(value, pointers(element, place, which), alignment(element), lanes);

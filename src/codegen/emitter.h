@@ -37,6 +37,7 @@ class Emitter {
     int parts = 1;
     Value* first = nullptr;
     Value* mask = nullptr;
+    Value* count = nullptr;              // with a mask: of lanes that are on
     llvm::BasicBlock* before = nullptr;  // the block in front of the loop
     llvm::DenseMap<const void*, Value*> made_in_front;
   };
@@ -73,6 +74,8 @@ class Emitter {
 
   // emit_memory.cpp
   Place place(const void* statement, int32_t buffer, const ir::loop::Index& index);
+  bool by_copy(llvm::Type* element, const Place& place, ir::loop::Reg mask) const;
+  void copy_lanes(llvm::Type* element, Value* from, Value* to);
   Value* mask_of(ir::loop::Reg mask, int which);
   Value* pointers(llvm::Type* element, const Place& place, int which);
   Value* load_one(llvm::Type* element, Value* pointer, ir::loop::Reg mask);

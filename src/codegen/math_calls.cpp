@@ -50,12 +50,6 @@ Value* call_vectors(Builder& b, const std::string& name, int width, llvm::ArrayR
   return results[0];
 }
 
-llvm::AllocaInst* room_for(Builder& b, llvm::Type* type) {
-  llvm::BasicBlock& entry = b.GetInsertBlock()->getParent()->getEntryBlock();
-  llvm::IRBuilder<> at_entry(&entry, entry.begin());
-  return at_entry.CreateAlloca(type);
-}
-
 }  // namespace
 
 // Through memory.
@@ -65,10 +59,10 @@ Value* call_lanes(Builder& b, Op op, DType type, llvm::ArrayRef<Value*> operands
   std::string name = std::string("tenon_") + op_name(op) + (type == DType::f32 ? "_f32" : "_f64");
   auto function = b.GetInsertBlock()->getModule()->getOrInsertFunction(name, signature);
   llvm::Type* vector = operands[0]->getType();
-  Value* out = room_for(b, vector);
+  Value* out = b.room(vector);
   llvm::SmallVector<Value*, 4> arguments = {out};
   for (Value* x : operands) {
-    arguments.push_back(room_for(b, vector));
+    arguments.push_back(b.room(vector));
     b.CreateStore(x, arguments.back());
   }
   if (operands.size() == 1) arguments.push_back(llvm::ConstantPointerNull::get(b.getPtrTy()));

@@ -18,9 +18,9 @@ namespace tenon::codegen {
 namespace {
 
 constexpr TierFacts kFacts[] = {
-    {"portable", "x86-64-v2", 4, "128", false, false},
-    {"avx2", "x86-64-v3", 8, "256", true, true},
-    {"avx512", "x86-64-v4", 16, "512", true, true},
+    {"portable", "x86-64-v2", 4, "128", false, false, 0},
+    {"avx2", "x86-64-v3", 8, "256", true, true, 4},
+    {"avx512", "x86-64-v4", 16, "512", true, true, 1},
 };
 
 using Machine = std::unique_ptr<llvm::TargetMachine>;

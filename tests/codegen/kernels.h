@@ -4,7 +4,8 @@
 namespace tenon::test {
 
 // residual + gelu(x + bias), tanh form.
-inline constexpr const char* kBiasGeluResidual = R"(kernel bias_gelu_residual(in p0: f32, in p1: f32, in p2: f32, out p3: f32; sizes n0 n1) {
+inline constexpr const char* kBiasGeluResidual =
+    R"(kernel bias_gelu_residual(in p0: f32, in p1: f32, in p2: f32, out p3: f32; sizes n0 n1) {
   parallel i0 < n0 {
     vector i1 < n1 {
       %0 = load p0[i0*n1 + i1]
@@ -27,7 +28,8 @@ inline constexpr const char* kBiasGeluResidual = R"(kernel bias_gelu_residual(in
 })";
 
 // x + residual, normalised over its rows, with weight and bias; also the sum, mean and 1/deviation.
-inline constexpr const char* kLayerNorm = R"(kernel layer_norm(in p0: f32, in p1: f32, in p2: f32, in p3: f32, out p4: f32, out p5: f32, out p6: f32; sizes n0 n1; scalars s0 s1) {
+inline constexpr const char* kLayerNorm =
+    R"(kernel layer_norm(in p0: f32, in p1: f32, in p2: f32, in p3: f32, out p4: f32, out p5: f32, out p6: f32; sizes n0 n1; scalars s0 s1) {
   parallel i0 < n0 {
     vector i1 < n1 {
       %0 = load p0[i0*n1 + i1]
@@ -92,6 +94,57 @@ inline constexpr const char* kSoftmax = R"(kernel softmax(in p0: f32, in p1: f32
       %18 = mul f32 %17 %12
       store p2[i0*n3 + i1*n1 + i4] %18
     }
+  }
+})";
+
+// [n0, n1] into [n1, n0].
+inline constexpr const char* kTranspose = R"(kernel transpose(in p0: f32, out p1: f32; sizes n0 n1) {
+  parallel i0 < n1 {
+    vector i1 < n0 {
+      %0 = load p0[i1*n1 + i0]
+      store p1[i0*n0 + i1] %0
+    }
+  }
+})";
+
+// Rows of 5 and rows of n1 - 5, side by side.
+inline constexpr const char* kCat = R"(kernel cat(in p0: bf16, in p1: bf16, out p2: bf16; sizes n0 n1 n2) {
+  parallel i0 < n0 {
+    vector i1 < n1 {
+      %0 = index i1
+      %1 = constant i64 5
+      %2 = lt i64 %0 %1
+      %3 = load p0[i0*5 + i1] if %2
+      %4 = bit_not bool %2
+      %5 = load p1[i0*n2 + i1 + -5] if %4
+      %6 = cast f32 %3
+      %7 = cast f32 %5
+      %8 = select f32 %2 %6 %7
+      %9 = cast bf16 %8
+      store p2[i0*n1 + i1] %9
+    }
+  }
+})";
+
+// Sums over the rows, and over the squares.
+inline constexpr const char* kColumnSums = R"(kernel column_sums(in p0: f32, out p1: f32, out p2: f32; sizes n0 n1) {
+  parallel i0 < n1 {
+    serial i1 < n0 {
+      %0 = load p0[i1*n1 + i0]
+      %1 = mul f32 %0 %0
+    } sum f32 %0 -> %2, sum f32 %1 -> %3
+    store p1[i0] %2
+    store p2[i0] %3
+  }
+})";
+
+// One sum of everything.
+inline constexpr const char* kSum = R"(kernel sum(in p0: f32, out p1: f32; sizes n0) {
+  parallel i0 < 1 {
+    vector i1 < n0 {
+      %0 = load p0[i1]
+    } sum f32 %0 -> %1
+    store p1[0] %1
   }
 })";
 
