@@ -11,7 +11,7 @@ using namespace ir::loop;
 using ir::DType;
 
 // Sleef's name without lanes, and its bound on the error.
-const char* sleef_suffix(Op op) { return op == Op::erfc ? "_u15" : op == Op::fmod ? "" : "_u10"; }
+const char* sleef_suffix(Op op) { return op == Op::erfc ? "_u15" : "_u10"; }
 
 std::string sleef_name(Op op, DType type, int lanes) {
   return std::string("Sleef_") + op_name(op) + (type == DType::f32 ? "f" : "d") + std::to_string(lanes) + sleef_suffix(op);
@@ -74,8 +74,9 @@ Value* call_lanes(Builder& b, Op op, DType type, llvm::ArrayRef<Value*> operands
 Value* call_outside(Builder& b, Op op, DType type, llvm::ArrayRef<Value*> operands) {
   int width = type == DType::f32 ? b.tier.lanes : b.tier.lanes / 2;
   std::string name = sleef_name(op, type, width);
-  // Sleef's fmod gives up on large quotients.
-  if (op != Op::fmod && find_function(name)) return call_vectors(b, name, width, operands);
+  // Sleef's fmod gives up on large quotients, and its lgamma between its zeros and near the end of f32.
+  bool is_trusted = op != Op::fmod && op != Op::lgamma;
+  if (is_trusted && find_function(name)) return call_vectors(b, name, width, operands);
   return call_lanes(b, op, type, operands);
 }
 
