@@ -13,7 +13,7 @@ namespace {
 
 constexpr DType kTypes[] = {DType::f32, DType::f32, DType::f32, DType::f64, DType::bf16, DType::f16,
                             DType::i64, DType::i32, DType::i16, DType::i8,  DType::u8,   DType::boolean};
-constexpr int32_t kMostOutputs = 5;
+constexpr int32_t kMostOutputs = 8;
 
 class Generator {
  public:
@@ -119,7 +119,7 @@ class Generator {
     Load statement{values_.new_register(), buffer, std::move(index), mask};
     values_.add({statement});
     DType type = kernel_.buffers[buffer].type;
-    return values_.keep({statement.result, type, is_real(type) || is_half(type) ? 2.0 : type == DType::boolean ? 1.0 : 100.0, 0, true});
+    return {statement.result, type, is_real(type) || is_half(type) ? 2.0 : type == DType::boolean ? 1.0 : 100.0, 0, true};
   }
 
   void load() {
@@ -127,7 +127,8 @@ class Generator {
     for (const Around& loop : around_)
       if (dice_.chance(0.8)) loops.push_back(loop);
     Index index = dice_.chance(0.7) ? dense(loops) : anywhere(loops);
-    load_from(buffer(dice_.pick(kTypes), false), std::move(index), dice_.chance(0.15) ? values_.of(DType::boolean).reg : kNoReg);
+    Reg mask = dice_.chance(0.15) ? values_.of(DType::boolean).reg : kNoReg;
+    values_.keep(load_from(buffer(dice_.pick(kTypes), false), std::move(index), mask));
   }
 
   // Up to a place along the last loop from one buffer, behind it from another.
@@ -148,11 +149,13 @@ class Generator {
       first = values_.cast(first, type = DType::f32);
       second = values_.cast(second, type);
     }
-    values_.compute(Op::select, type, {is_first, first, second}, first.limit);
+    values_.keep(values_.compute(Op::select, type, {is_first, first, second}, first.limit));
   }
 
   void store() {
-    Item item = values_.cast(values_.any(), dice_.pick(kTypes));
+    Item item = values_.any();
+    if (dice_.chance(0.4)) item = values_.cast(item, dice_.pick(kTypes));
+    values_.use(item);
     int32_t to = buffer(item.type, true);
     ++outputs_;
     out_.tolerances[to] = 2 * item.error;
@@ -170,9 +173,9 @@ class Generator {
   }
 
   void step() {
-    if (dice_.chance(0.25)) load();
+    if (dice_.chance(0.15)) load();
     else if (dice_.chance(0.08)) cat();
-    else if (dice_.chance(0.08)) values_.index(dice_.pick(around_).number);
+    else if (dice_.chance(0.08)) values_.keep(values_.index(dice_.pick(around_).number));
     else if (kernel_.scalars > 0 && dice_.chance(0.08)) scalar();
     else values_.something();
   }
@@ -188,11 +191,11 @@ class Generator {
   void fill(Loop& loop, int depth) {
     values_.open(loop.body);
     for (int64_t i = dice_.below(3); i >= 0; --i) load();
-    for (int64_t i = dice_.below(5); i > 0; --i) step();
+    for (int64_t i = dice_.below(7); i > 0; --i) step();
     if (depth < 2)
       for (int64_t i = dice_.below(3 - depth); i > 0; --i) inner(depth + 1);
-    for (int64_t i = dice_.below(4); i > 0; --i) step();
-    if (outputs_ < kMostOutputs && dice_.chance(0.5)) store();
+    for (int64_t i = dice_.below(6); i > 0; --i) step();
+    for (int64_t i = dice_.below(3); i > 0 && outputs_ < kMostOutputs; --i) store();
   }
 
   void inner(int depth) {
@@ -230,11 +233,11 @@ class Generator {
     if (!is_real(item.type)) {
       values_.keep(item);
     } else if (is_exact_) {
-      values_.compute(Op::add, item.type, {item, values_.constant(item.type, 0)});
+      values_.keep(values_.compute(Op::add, item.type, {item, values_.constant(item.type, 0)}));
     } else {
       double most = std::max(item.limit, 1.0);
       Item high = values_.compute(Op::max, item.type, {item, values_.constant(item.type, -most)}, most, item.error);
-      values_.compute(Op::min, item.type, {high, values_.constant(item.type, most)}, most, item.error);
+      values_.keep(values_.compute(Op::min, item.type, {high, values_.constant(item.type, most)}, most, item.error));
     }
   }
 

@@ -58,10 +58,18 @@ Item RandomValues::keep(Item item) {
   return item;
 }
 
+Item RandomValues::choose(const std::vector<Item>& items) {
+  std::vector<Item> unused;
+  used_.resize(kernel_.registers);
+  for (const Item& item : items)
+    if (!used_[item.reg]) unused.push_back(item);
+  return !unused.empty() && dice_.chance(0.7) ? dice_.pick_late(unused) : dice_.pick_late(items);
+}
+
 Item RandomValues::any() {
-  for (int attempt = 0; attempt < 4; ++attempt)
-    if (Scope& scope = dice_.pick(scopes_); !scope.items.empty()) return dice_.pick(scope.items);
-  return constant(DType::f32);
+  std::vector<Item> found;
+  for (const Scope& scope : scopes_) found.insert(found.end(), scope.items.begin(), scope.items.end());
+  return found.empty() ? constant(DType::f32) : choose(found);
 }
 
 Item RandomValues::of(DType type) {
@@ -69,9 +77,16 @@ Item RandomValues::of(DType type) {
   for (const Scope& scope : scopes_)
     for (const Item& item : scope.items)
       if (item.type == type) found.push_back(item);
-  if (!found.empty() && dice_.chance(0.9)) return dice_.pick(found);
-  if (is_half(type) || dice_.chance(0.5)) return cast(any(), type);
+  if (!found.empty() && dice_.chance(0.9)) return choose(found);
+  if (is_half(type) || dice_.chance(0.7)) return cast(any(), type);
   return constant(type);
+}
+
+// So that there are few ops of one value and itself.
+Item RandomValues::other(DType type, const Item& than) {
+  Item item = of(type);
+  for (int attempt = 0; attempt < 3 && item.reg == than.reg; ++attempt) item = of(type);
+  return item;
 }
 
 Item RandomValues::exact(DType type) {
@@ -85,7 +100,7 @@ Item RandomValues::constant(DType type, double number) {
   if (is_real(type)) c.number = number;
   else c.number = static_cast<int64_t>(number);
   add({c});
-  return keep({c.result, type, std::fabs(number), 0, true});
+  return {c.result, type, std::fabs(number), 0, true};
 }
 
 Item RandomValues::constant(DType type) {
@@ -100,15 +115,18 @@ Item RandomValues::constant(DType type) {
 Item RandomValues::index(int32_t loop) {
   LoopIndex statement{new_register(), loop};
   add({statement});
-  return keep({statement.result, DType::i64, 100, 0});
+  return {statement.result, DType::i64, 100, 0};
 }
 
-Item RandomValues::compute(Op op, DType type, std::vector<Item> operands, double limit, double error) {
+Item RandomValues::compute(Op op, DType type, const std::vector<Item>& operands, double limit, double error) {
   Compute statement{new_register(), op, type, {}};
-  for (const Item& operand : operands) statement.operands.push_back(operand.reg);
+  for (const Item& operand : operands) {
+    statement.operands.push_back(operand.reg);
+    use(operand);
+  }
   add({statement});
   DType result = op_kind(op) == OpKind::compare ? DType::boolean : type;
-  return keep({statement.result, result, result == DType::boolean ? 1 : limit, error});
+  return {statement.result, result, result == DType::boolean ? 1 : limit, error};
 }
 
 Item RandomValues::tame(Item item, double most) {
@@ -152,14 +170,13 @@ Item RandomValues::shifted(Item item, double shift) {
 
 Item RandomValues::plain_real_op(Op op, DType type) {
   bool is_step = op == Op::floor || op == Op::ceil || op == Op::trunc || op == Op::round || op == Op::fmod;
-  auto operand = [&] { return tame(is_step ? exact(type) : of(type), 1000); };
-  Item a = operand();
+  Item a = tame(is_step ? exact(type) : of(type), 1000);
   if (op_arity(op) == 1) {
-    if (op == Op::sqrt && !is_exact_) a = shifted(a, 1);
+    if (op == Op::sqrt && (!is_exact_ || dice_.chance(0.7))) a = shifted(a, 1);
     double limit = is_step ? a.limit + 1 : a.limit;
     return compute(op, type, {a}, limit, with_rounding(a.error, limit, type));
   }
-  Item b = operand();
+  Item b = tame(is_step ? exact(type) : other(type, a), 1000);
   for (int attempt = 0; op == Op::copysign && !b.is_loaded; ++attempt) b = attempt < 4 ? exact(type) : constant(type);
   if (op == Op::div && !is_exact_) b = shifted(b, 1);
   double limit = op == Op::add || op == Op::sub ? a.limit + b.limit : op == Op::mul ? a.limit * b.limit : std::max(a.limit, b.limit);
@@ -203,7 +220,7 @@ Item RandomValues::real_op(DType type) {
 Item RandomValues::integer_op(DType type) {
   Op op = dice_.pick(kInteger);
   std::vector<Item> operands = {of(type)};
-  if (op_arity(op) == 2) operands.push_back(of(type));
+  if (op_arity(op) == 2) operands.push_back(other(type, operands[0]));
   return compute(op, type, operands, kUnbounded);
 }
 
@@ -211,7 +228,7 @@ Item RandomValues::boolean() {
   if (dice_.chance(0.4)) {
     Op op = dice_.pick(kBoolean);
     std::vector<Item> operands = {of(DType::boolean)};
-    if (op_arity(op) == 2) operands.push_back(of(DType::boolean));
+    if (op_arity(op) == 2) operands.push_back(other(DType::boolean, operands[0]));
     return compute(op, DType::boolean, operands, 1);
   }
   DType type = dice_.chance(0.5) ? dice_.pick(kReals) : dice_.chance(0.1) ? DType::boolean : dice_.pick(kIntegers);
@@ -220,11 +237,14 @@ Item RandomValues::boolean() {
 }
 
 Item RandomValues::select(DType type) {
-  Item which = of(DType::boolean), a = of(type), b = of(type);
+  Item which = of(DType::boolean), a = of(type), b = other(type, a);
   return compute(Op::select, type, {which, a, b}, std::max(a.limit, b.limit), std::max(a.error, b.error));
 }
 
-Item RandomValues::something() {
+Item RandomValues::something() { return keep(new_value()); }
+
+Item RandomValues::new_value() {
+  if (!is_exact_ && dice_.chance(0.5)) return real_op(dice_.pick(kReals));
   switch (dice_.below(12)) {
     case 0:
     case 1:
@@ -245,7 +265,7 @@ Item RandomValues::something() {
 
 Item RandomValues::reducible(Kind kind, DType type) {
   if (kind == Kind::any || kind == Kind::all) return compute(Op::bit_not, type, {of(type)}, 1);
-  if (is_integer(type)) return compute(Op::bit_xor, type, {of(type), of(type)}, kUnbounded);
+  if (is_integer(type)) return compute(Op::bit_xor, type, {of(type), constant(type)}, kUnbounded);
   // Sums of small integers and products of powers of two are the same in any order.
   if (is_exact_ && kind == Kind::sum) return compute(Op::cast, type, {of(dice_.chance(0.5) ? DType::i8 : DType::u8)});
   if (is_exact_ && kind == Kind::prod) return compute(Op::select, type, {of(DType::boolean), constant(type, 2), constant(type, 0.5)});

@@ -4,6 +4,7 @@
 // compute it may be, so that no comparison and no rounding to integers depends on that.
 #pragma once
 
+#include <algorithm>
 #include <iterator>
 #include <random>
 #include <vector>
@@ -21,6 +22,12 @@ class Dice {
   template <class List>
   auto& pick(List& list) {
     return list[below(static_cast<int64_t>(std::size(list)))];
+  }
+  // Rather one of the later ones.
+  template <class List>
+  auto& pick_late(List& list) {
+    auto n = static_cast<int64_t>(std::size(list));
+    return list[std::max({below(n), below(n), below(n)})];
   }
   uint64_t bits() { return random_(); }
 
@@ -50,15 +57,18 @@ class RandomValues {
   void add(ir::loop::Statement statement) { scopes_.back().block->push_back(std::move(statement)); }
   Item keep(Item item);
 
+  // Of those in sight, rather late ones and ones that nobody uses yet.
   Item any();
   Item of(DType type);
   Item exact(DType type);  // of error 0
   Item constant(DType type);
   Item constant(DType type, double number);
   Item index(int32_t loop);
-  Item compute(Op op, DType type, std::vector<Item> operands, double limit = 0, double error = 0);
+  // Other values can be computed from kept ones only.
+  Item compute(Op op, DType type, const std::vector<Item>& operands, double limit = 0, double error = 0);
   Item cast(Item item, DType to);
-  Item something();  // a new computation
+  Item something();  // a new computation, kept
+  void use(const Item& item) { used_.resize(kernel_.registers), used_[item.reg] = true; }
 
   // A value for a reduction, assigned in the block at hand, and what is behind the loop.
   Item reducible(ir::loop::Reduction::Kind kind, DType type);
@@ -70,6 +80,9 @@ class RandomValues {
     std::vector<Item> items;
   };
 
+  Item choose(const std::vector<Item>& items);
+  Item other(DType type, const Item& than);
+  Item new_value();
   Item tame(Item item, double most);
   Item shifted(Item item, double shift);
   Item guarded(Item item, bool is_signed);
@@ -84,6 +97,7 @@ class RandomValues {
   ir::loop::Kernel& kernel_;
   bool is_exact_;
   std::vector<Scope> scopes_;
+  std::vector<bool> used_;  // registers
 };
 
 }  // namespace tenon::test

@@ -17,7 +17,7 @@ using ir::DType;
 
 // Buffers end at a guard page, so that an index out of range ends the program.
 TEST(RandomKernels, AreValid) {
-  for (uint64_t seed = 0; seed < 400; ++seed) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
     std::mt19937_64 random(seed);
     RandomKernel r = random_kernel(random);
     ASSERT_NO_THROW(verify(r.kernel)) << seed;
@@ -38,12 +38,15 @@ TEST(RandomKernels, AreValid) {
 // What appears in a kernel, in words.
 class Survey {
  public:
-  void add(const RandomKernel& r, const KernelMemory& memory) {
+  void add(const RandomKernel& r) {
     for (const Buffer& b : r.kernel.buffers) seen_.insert(std::string(b.is_output ? "out " : "in ") + dtype_name(b.type));
     seen_.insert(std::to_string(r.kernel.outer.variables.size()) + " variables");
     seen_.insert(r.is_exact ? "exact" : "near");
-    for (int64_t size : memory.sizes) seen_.insert("size " + std::to_string(size));
     (*this)(r.kernel.outer);
+  }
+
+  void add(const KernelMemory& memory) {
+    for (int64_t size : memory.sizes) seen_.insert("size " + std::to_string(size));
   }
 
   void operator()(const Compute& s) { seen_.insert(std::string(op_name(s.op)) + " " + dtype_name(s.type)); }
@@ -82,9 +85,10 @@ class Survey {
 TEST(RandomKernels, HaveSomeOfEverything) {
   Survey survey;
   std::mt19937_64 random(1);
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 1500; ++i) {
     RandomKernel r = random_kernel(random);
-    survey.add(r, random_memory(r, random));
+    survey.add(r);
+    if (i % 20 == 0) survey.add(random_memory(r, random));
   }
   std::vector<std::string> expected = {"1 variables",
                                        "2 variables",
