@@ -79,9 +79,12 @@ void* find_function(const std::string& name) {
   static const auto own = own_functions();
   if (auto found = own.find(name); found != own.end()) return found->second;
   if (void* address = dlsym(RTLD_DEFAULT, name.c_str())) return address;
-  // Python loads libtorch out of sight of RTLD_DEFAULT.
-  static void* torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
-  return torch ? dlsym(torch, name.c_str()) : nullptr;
+  // Python loads libtorch out of sight of RTLD_DEFAULT. It stays loaded without this handle.
+  void* torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+  if (!torch) return nullptr;
+  void* address = dlsym(torch, name.c_str());
+  dlclose(torch);
+  return address;
 }
 
 }  // namespace tenon::codegen
