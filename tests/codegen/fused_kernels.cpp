@@ -1,5 +1,6 @@
 // Kernels as fusion makes them, in every tier, against the evaluator.
 #include <cmath>
+#include <cstring>
 
 #include "codegen/kernels.h"
 #include "codegen/run_tiers.h"
@@ -14,6 +15,25 @@ TEST(FusedKernels, BiasGeluResidual) {
   for (int64_t n : kLengths) {
     auto memory = memory_for(kBiasGeluResidual, {numbers(3 * n, 1), numbers(n, 2), numbers(3 * n, 3), std::vector<double>(3 * n)}, {3, n});
     expect_right(kBiasGeluResidual, memory, {0, 0, 0, 2e-6});
+  }
+}
+
+// An output may lie on an input that is read at the same places.
+TEST(FusedKernels, InPlace) {
+  Kernel kernel = ir::loop::parse_kernel(kLayerNorm);
+  constexpr int64_t kRows = 3, kColumns = 173;
+  std::vector<double> x = numbers(kRows * kColumns, 1), one(kColumns, 1), small(kRows);
+  auto apart = memory_of(kernel, {x, x, one, one, x, small, small}, {kRows, kColumns}, {1.0 / kColumns, 0.01});
+  for (const auto& code : codes_of(kLayerNorm)) {
+    KernelMemory expected = apart, got = apart;
+    abi::KernelArguments arguments = expected.arguments();
+    code->run(0, kRows, &arguments);
+    arguments = got.arguments();
+    std::vector<void*> buffers(arguments.buffers, arguments.buffers + kernel.buffers.size());
+    buffers[4] = buffers[1];
+    arguments.buffers = buffers.data();
+    code->run(0, kRows, &arguments);
+    EXPECT_EQ(std::memcmp(got.buffers[1].data(), expected.buffers[4].data(), got.buffers[1].bytes()), 0);
   }
 }
 
