@@ -13,13 +13,14 @@
 
 namespace tenon::capture {
 
-std::optional<Extent> extent_of(const Tape& tape, size_t begin, size_t end) {
+std::optional<Extent> extent_of(const Tape& tape, size_t begin, size_t end, const std::vector<int32_t>& given) {
   TapeMark first = mark_at(tape, begin), last = mark_at(tape, end);
   Extent extent{begin, end, first.scalars, last.scalars, {}, {}};
+  auto is_given = [&](size_t s) { return std::find(given.begin(), given.end(), static_cast<int32_t>(s)) != given.end(); };
   for (size_t s = first.storages; s < last.storages; ++s)
-    if (tape.storages[s].born < static_cast<int32_t>(begin)) return std::nullopt;  // met for the first time inside
+    if (tape.storages[s].born < static_cast<int32_t>(begin) && !is_given(s)) return std::nullopt;
   auto add = [&](std::vector<int32_t>& list, int32_t storage) {
-    bool from_before = static_cast<size_t>(storage) < first.storages;
+    bool from_before = tape.storages[storage].born < static_cast<int32_t>(begin);
     if (from_before && std::find(list.begin(), list.end(), storage) == list.end()) list.push_back(storage);
   };
   for (size_t i = begin; i < end; ++i) {
@@ -38,16 +39,15 @@ Surroundings surroundings() {
   const auto& autograd = c10::AutogradState::get_tls_state();
   const auto& context = at::globalContext();
   uint32_t flags = 0;
-  for (bool flag : {autograd.get_grad_mode(), autograd.get_inference_mode(), autograd.get_view_replay_enabled(),
-                    context.deterministicAlgorithms(), context.userEnabledMkldnn(), context.userEnabledFlashSDP(),
-                    context.userEnabledMathSDP(), context.userEnabledMemEfficientSDP()})
+  for (bool flag :
+       {autograd.get_grad_mode(), autograd.get_inference_mode(), autograd.get_view_replay_enabled(), context.deterministicAlgorithms(),
+        context.userEnabledMkldnn(), context.userEnabledFlashSDP(), context.userEnabledMathSDP(), context.userEnabledMemEfficientSDP()})
     flags = flags << 1 | static_cast<uint32_t>(flag);
   return {keys.included_.raw_repr(), keys.excluded_.raw_repr(), flags, c10::get_default_dtype_as_scalartype()};
 }
 
 bool can_note_calls(const Surroundings& around) {
-  return !at::GradMode::is_enabled() &&
-         c10::DispatchKeySet(c10::DispatchKeySet::RAW, around.excluded).has(c10::DispatchKey::AutocastCPU);
+  return !at::GradMode::is_enabled() && c10::DispatchKeySet(c10::DispatchKeySet::RAW, around.excluded).has(c10::DispatchKey::AutocastCPU);
 }
 
 uint64_t nodes_made() { return at::sequence_number::peek(); }

@@ -6,8 +6,9 @@
 
 namespace tenon::capture {
 
-// Ops [begin, end) of a tape; nothing if one of them must be met by itself.
-std::optional<Extent> extent_of(const Tape& tape, size_t begin, size_t end);
+// Ops [begin, end) of a tape; nothing if one of them must be met by itself, or works on memory that
+// the program first showed inside, other than `given`.
+std::optional<Extent> extent_of(const Tape& tape, size_t begin, size_t end, const std::vector<int32_t>& given);
 
 Surroundings surroundings();
 // Are calls of the user worth telling apart here? Not where autograd or autocast are at work.

@@ -1,5 +1,8 @@
 // The part of the recorder that notes what stands for many ops at once: calls as the user made
 // them, and whole backwards.
+#include <algorithm>
+#include <utility>
+
 #include "capture/backward.h"
 #include "capture/extents.h"
 #include "capture/recorder.h"
@@ -8,9 +11,7 @@
 
 namespace tenon::capture {
 
-bool Recorder::is_known(const at::Tensor& tensor) const {
-  return is_plain(tensor.unsafeGetTensorImpl()) && storage_number(tensor) >= 0;
-}
+bool Recorder::is_known(const at::Tensor& tensor) const { return is_plain(tensor.unsafeGetTensorImpl()) && storage_number(tensor) >= 0; }
 
 // ---- calls of the user ----
 
@@ -73,7 +74,7 @@ void Recorder::on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, 
   outer_run(op, keys, stack);
   if (tape_.ops.size() == begin || !note_outcome(call, *stack, operands)) return;
   if (written.defined() && !written.is_inference()) call.bumps += written._version();
-  auto extent = extent_of(tape_, begin, tape_.ops.size());
+  auto extent = extent_of(tape_, begin, tape_.ops.size(), {});
   for (size_t i = begin; i < tape_.ops.size(); ++i)
     if (tape_.ops[i].takes_indices) return;  // that are looked at when they come
   if (!extent) return;
@@ -83,62 +84,91 @@ void Recorder::on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, 
 
 // ---- backwards ----
 
+namespace {
+
+Glimpse glimpse_of(const at::Tensor& tensor) {
+  Glimpse glimpse;
+  if (!tensor.defined()) return glimpse;
+  glimpse.object = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
+  glimpse.storage = tensor.storage().getWeakStorageImpl();
+  glimpse.geometry = geometry_of(tensor);
+  glimpse.version = tensor.is_inference() ? 0 : tensor._version();
+  return glimpse;
+}
+
+bool is_plain_gradient(const at::Tensor& tensor) {
+  return !tensor.defined() || (is_plain(tensor.unsafeGetTensorImpl()) && !tensor.requires_grad());
+}
+
+}  // namespace
+
+std::optional<BackwardStart> start_of(const BackwardCall& call, AutogradGraph graph, size_t op) {
+  BackwardStart start;
+  start.op = op;
+  for (const at::Tensor& gradient : call.gradients()) {
+    if (!gradient.defined() || !is_plain(gradient.unsafeGetTensorImpl())) return std::nullopt;
+    start.gradients.push_back(glimpse_of(gradient));
+  }
+  for (const at::Tensor& leaf : graph.leaves) {
+    if (!is_plain_gradient(leaf.grad())) return std::nullopt;
+    start.before.push_back(glimpse_of(leaf.grad()));
+  }
+  start.graph = std::move(graph);
+  return start;
+}
+
+TensorRef Recorder::recall(const Glimpse& glimpse) const {
+  auto it = storages_.find(glimpse.storage._unsafe_get_target());
+  if (it == storages_.end()) return {};
+  TensorRef ref{it->second, glimpse.geometry};
+  ref.geometry.offset -= tape_.storages[ref.storage].moved / static_cast<int64_t>(c10::elementSize(ref.geometry.dtype));
+  return ref;
+}
+
 bool Recorder::on_backward(const BackwardCall& call) {
   running_.reset();
-  auto graph = call.graph(options_.first_node);
-  if (!graph) return false;
-  Running running;
-  running.event.signature = std::move(graph->signature);
-  running.event.keep_graph = call.keeps_graph();
-  for (const at::Tensor& gradient : call.gradients()) {
-    if (!gradient.defined() || !is_plain(gradient.unsafeGetTensorImpl())) return false;
-    running.event.gradients.push_back(refer(gradient));
-  }
-  for (const at::Tensor& leaf : graph->leaves) {
-    if (!is_known(leaf)) return false;
-    running.event.signature.push_back(static_cast<uint64_t>(storage_number(leaf)));
-    const at::Tensor& gradient = leaf.grad();
-    Backward::Leaf& note = running.event.leaves.emplace_back();
-    running.gradients.emplace_back(gradient.getIntrusivePtr());
-    if (!gradient.defined()) continue;
-    if (!is_plain(gradient.unsafeGetTensorImpl()) || gradient.requires_grad()) return false;
-    note.before = refer(gradient);
-    note.bumps = -gradient._version();
-  }
-  running.leaves = std::move(graph->leaves);
-  running.event.extent.begin = tape_.ops.size();
-  for (size_t i = 0; i < tape_.ops.size(); ++i) {
-    const TapeOp& op = tape_.ops[i];
-    if (op.no_grad || op.in_backward) continue;
-    for (size_t s = op.before.scalars; s < mark_at(tape_, i + 1).scalars; ++s) running.event.scalars.push_back(static_cast<int32_t>(s));
-  }
-  running_ = std::move(running);
+  if (auto graph = call.graph(options_.first_node)) running_ = start_of(call, std::move(*graph), tape_.ops.size());
   return false;
 }
 
 void Recorder::after_backward() {
-  if (!running_) return;
-  Running running = std::move(*running_);
-  running_.reset();
-  auto extent = extent_of(tape_, running.event.extent.begin, tape_.ops.size());
-  if (!extent) return;
-  std::vector<int32_t> gradients;
-  for (size_t i = 0; i < running.leaves.size(); ++i) {
-    const at::Tensor& gradient = running.leaves[i].grad();
-    Backward::Leaf& note = running.event.leaves[i];
-    if (!gradient.defined()) continue;
-    if (!is_known(gradient) || gradient.requires_grad()) return;
-    note.after = refer(gradient);
-    auto before = running.gradients[i].lock();
-    note.same = before && before.get() == gradient.unsafeGetTensorImpl();
-    if (note.before.defined() && !note.same) return;
-    note.bumps += gradient._version();
-    gradients.push_back(note.after.storage);
+  auto start = std::exchange(running_, std::nullopt);
+  if (!start) return;
+  Backward event{.signature = std::move(start->graph.signature)};
+  std::vector<int32_t> given;  // memory that the program gives it
+  for (const Glimpse& gradient : start->gradients) {
+    event.gradients.push_back(recall(gradient));
+    if (!event.gradients.back().defined()) return;
+    given.push_back(event.gradients.back().storage);
   }
+  std::vector<int32_t> gradients;
+  for (size_t i = 0; i < start->before.size(); ++i) {
+    const Glimpse& before = start->before[i];
+    const at::Tensor& gradient = start->graph.leaves[i].grad();
+    Backward::Leaf& leaf = event.leaves.emplace_back();
+    if (!gradient.defined()) continue;
+    if (!is_plain_gradient(gradient) || storage_number(gradient) < 0) return;
+    leaf.after = refer(gradient);
+    leaf.bumps = gradient._version();
+    gradients.push_back(leaf.after.storage);
+    if (!before.defined()) continue;
+    leaf.before = recall(before);
+    leaf.bumps -= before.version;
+    leaf.same = before.object._unsafe_get_target() == gradient.unsafeGetTensorImpl();
+    if (!leaf.before.defined() || !leaf.same) return;
+    given.push_back(leaf.before.storage);
+  }
+  auto extent = extent_of(tape_, start->op, tape_.ops.size(), given);
+  if (!extent) return;
   for (int32_t storage : extent->writes)
     if (std::find(gradients.begin(), gradients.end(), storage) == gradients.end()) return;
-  running.event.extent = std::move(*extent);
-  tape_.backwards.push_back(std::move(running.event));
+  event.extent = std::move(*extent);
+  for (size_t i = 0; i < event.extent.begin; ++i) {
+    const TapeOp& op = tape_.ops[i];
+    if (op.no_grad || op.in_backward) continue;  // no node of the graph came from it
+    for (size_t s = op.before.scalars; s < mark_at(tape_, i + 1).scalars; ++s) event.scalars.push_back(static_cast<int32_t>(s));
+  }
+  tape_.backwards.push_back(std::move(event));
 }
 
 }  // namespace tenon::capture

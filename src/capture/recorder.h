@@ -3,6 +3,7 @@
 
 #include <unordered_map>
 
+#include "capture/backward.h"
 #include "capture/listener.h"
 #include "capture/tape.h"
 
@@ -53,6 +54,8 @@ class Recorder : public Listener {
   void on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) override;
   bool on_backward(const BackwardCall& call) override;
   void after_backward() override;
+  // A backward that began before this recorder did.
+  void go_on_with(std::optional<BackwardStart> running) { running_ = std::move(running); }
 
   // How the tape names this tensor; a tensor that it has not met becomes an external.
   TensorRef refer(const at::Tensor& tensor);
@@ -79,6 +82,7 @@ class Recorder : public Listener {
   bool note_call(UserCall& call, const Stack& stack, size_t first);
   bool note_outcome(UserCall& call, const Stack& stack, const std::vector<const c10::TensorImpl*>& operands);
   bool is_known(const at::Tensor& tensor) const;
+  TensorRef recall(const Glimpse& glimpse) const;
   bool meet_break(const c10::OperatorHandle& op, const struct OpFacts& facts, const Stack& stack, size_t first);
 
   RecordOptions options_;
@@ -93,13 +97,7 @@ class Recorder : public Listener {
   std::unordered_map<const c10::TensorImpl*, Name> names_;
   GeneratorWatch generator_;
   bool in_backward_ = false;
-  // The backward that is running.
-  struct Running {
-    Backward event;
-    std::vector<at::Tensor> leaves;
-    std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> gradients;  // of the leaves, before it
-  };
-  std::optional<Running> running_;
+  std::optional<BackwardStart> running_;  // the backward that runs
 };
 
 }  // namespace tenon::capture

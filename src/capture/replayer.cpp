@@ -167,6 +167,7 @@ void Replayer::depart(const std::string& difference) {
   derived_.reset();
   if (!same_nodes_) options_.first_node = UINT64_MAX;  // the tape's first part does not tell what made the nodes
   recorder_ = std::make_unique<Recorder>(options_, std::move(tape), std::move(live));
+  recorder_->go_on_with(std::exchange(running_, std::nullopt));
   names_(*recorder_);
 }
 

@@ -20,8 +20,6 @@
 
 namespace tenon::capture {
 
-struct AutogradGraph;
-
 // Ops [begin, end) of a stream, and the storages whose contents are needed afterwards.
 struct Stretch {
   const Stream& stream;
@@ -155,8 +153,9 @@ class Replayer : public Listener, public Debtor {
   size_t cursor_ = 0, done_ = 0, shared_ = 0;
   size_t waiting_ops_ = 0;  // of those from done_ to cursor_
   bool whole_ = false;
-  size_t next_call_ = 0;    // no call before it comes again
-  bool same_nodes_ = true;  // autograd's nodes were made by the same ops as in the stream
+  size_t next_call_ = 0;                  // no call before it comes again
+  std::optional<BackwardStart> running_;  // a backward that is met op by op
+  bool same_nodes_ = true;                // autograd's nodes were made by the same ops as in the stream
   std::string difference_;
   size_t mismatch_ = 0;  // the argument that did not match
   bool flushing_ = false;

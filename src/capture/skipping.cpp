@@ -93,10 +93,7 @@ at::Tensor Replayer::as_view(const at::Tensor& base, at::Tensor out) const {
 // ---- backwards ----
 
 bool Replayer::fits(const Backward& backward, const AutogradGraph& graph, const BackwardCall& call) {
-  size_t nodes = graph.signature.size();
-  if (backward.extent.begin != cursor_ || backward.keep_graph != call.keeps_graph() || backward.leaves.size() != graph.leaves.size() ||
-      backward.gradients.size() != call.gradients().size() || backward.signature.size() != nodes + graph.leaves.size() ||
-      !std::equal(graph.signature.begin(), graph.signature.end(), backward.signature.begin()))
+  if (backward.extent.begin != cursor_ || backward.gradients.size() != call.gradients().size() || backward.signature != graph.signature)
     return false;
   for (int32_t scalar : backward.scalars)
     if (std::memcmp(&memory_.scalars[scalar], &stream_->tape.scalars[scalar], sizeof(double)) != 0) return false;
@@ -106,11 +103,7 @@ bool Replayer::fits(const Backward& backward, const AutogradGraph& graph, const 
   };
   bool fit = true;
   for (size_t i = 0; i < backward.gradients.size() && fit; ++i) fit = same(backward.gradients[i], call.gradients()[i]);
-  for (size_t i = 0; i < backward.leaves.size() && fit; ++i) {
-    const at::Tensor& leaf = graph.leaves[i];
-    fit = leaf.has_storage() && numbers_.find(storage_of(leaf.unsafeGetTensorImpl())) == static_cast<int32_t>(backward.signature[nodes + i]) &&
-          same(backward.leaves[i].before, leaf.grad());
-  }
+  for (size_t i = 0; i < backward.leaves.size() && fit; ++i) fit = same(backward.leaves[i].before, graph.leaves[i].grad());
   if (!fit) unbind_new();
   return fit;
 }
@@ -118,6 +111,7 @@ bool Replayer::fits(const Backward& backward, const AutogradGraph& graph, const 
 bool Replayer::on_backward(const BackwardCall& call) {
   if (recorder_) return recorder_->on_backward(call);
   std::lock_guard lock(mutex_);
+  running_.reset();
   if (error_ || pass_through_ || derived_ || !same_nodes_) return false;
   auto graph = call.graph(options_.first_node);
   if (!graph) return false;
@@ -138,10 +132,12 @@ bool Replayer::on_backward(const BackwardCall& call) {
     }
   }
   follow(current);
+  running_ = start_of(call, std::move(*graph), cursor_);
   return false;
 }
 
 void Replayer::after_backward() {
+  running_.reset();
   if (recorder_) recorder_->after_backward();
 }
 

@@ -52,8 +52,8 @@ struct Tape {
   std::vector<TapeStorage> storages;
   std::vector<External> externals;
   std::vector<BreakEvent> breaks;
-  std::vector<double> scalars;         // the free ones, in the order of the ops' arguments
-  std::vector<UserCall> user_calls;    // those that can be told from their arguments alone
+  std::vector<double> scalars;       // the free ones, in the order of the ops' arguments
+  std::vector<UserCall> user_calls;  // those that can be told from their arguments alone
   std::vector<Backward> backwards;
   std::vector<std::string> obstacles;  // reasons why the tape cannot stand for the program
   int32_t handles = 0;                 // how many were given out

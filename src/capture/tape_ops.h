@@ -135,8 +135,7 @@ struct Backward {
     bool same = false;        // the same object, written
     int64_t bumps = 0;        // of the gradient's version
   };
-  std::vector<uint64_t> signature;  // of the autograd graph
-  bool keep_graph = false;
+  std::vector<uint64_t> signature;   // of the autograd graph
   std::vector<TensorRef> gradients;  // that it starts from
   std::vector<Leaf> leaves;
   std::vector<int32_t> scalars;  // that the autograd graph may have saved

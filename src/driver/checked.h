@@ -46,7 +46,7 @@ class CheckedCalls {
 
   const Options& options_;
   capture::Streams streams_[2];  // by grad mode at the start of the call
-  std::mutex mutex_;  // over the rest
+  std::mutex mutex_;             // over the rest
   std::map<Place, std::vector<std::shared_ptr<Plan>>> plans_;
   Phases phases_;
   Explanation counts_;

@@ -14,9 +14,51 @@ namespace tenon::runtime {
 using ir::kNoValue;
 using ir::ValueId;
 
-Interpreter::Interpreter(ir::Graph graph, ir::Reuse reuse, std::vector<c10::IValue> resources, c10::DispatchKeySet keys_off)
-    : graph_(std::move(graph)), resources_(std::move(resources)), keys_off_(keys_off) {
+Interpreter::Interpreter(ir::Graph graph, ir::Reuse reuse, std::vector<c10::IValue> resources, c10::DispatchKeySet keys_off,
+                         std::vector<KernelStep> kernels)
+    : graph_(std::move(graph)), resources_(std::move(resources)), keys_off_(keys_off), kernels_(std::move(kernels)) {
   build(std::move(reuse));
+}
+
+Interpreter::Step Interpreter::call_step(const ir::Node& node) const {
+  Step step{bridge::find_op(node.op)};
+  const auto& parameters = step.op->schema().arguments();
+  if (parameters.size() != node.args.size())
+    throw UserError(ErrorCode::verify, node.op + " takes " + std::to_string(parameters.size()) + " arguments, the graph gives " +
+                                           std::to_string(node.args.size()));
+  for (size_t k = 0; k < node.args.size(); ++k) {
+    Argument argument;
+    if (const auto* id = std::get_if<ValueId>(&node.args[k])) {
+      argument.kind = Argument::Kind::tensor;
+      argument.operands.push_back({*id});
+    } else if (const auto* list = std::get_if<ir::ValueList>(&node.args[k])) {
+      bool optional = parameters[k].type()->str().find('?') != std::string::npos;
+      argument.kind = optional ? Argument::Kind::optional_tensors : Argument::Kind::tensors;
+      for (ValueId id : list->ids) argument.operands.push_back({id});
+    } else if (int32_t scalar = ir::scalar_in(node.args[k]); scalar != ir::kNoScalar) {
+      const auto* number = std::get_if<ir::NumberTensor>(&std::get<ir::Attribute>(node.args[k]));
+      argument.kind = number ? Argument::Kind::number : Argument::Kind::scalar;
+      argument.scalar = scalar;
+      if (number) argument.number = *number;
+    } else {
+      argument.constant = bridge::from_attribute(std::get<ir::Attribute>(node.args[k]), *parameters[k].type(), resources_);
+    }
+    step.args.push_back(std::move(argument));
+  }
+  step.scatter = node.op == "aten::as_strided_scatter";
+  step.straight = step.op->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+  return step;
+}
+
+Interpreter::Step Interpreter::kernel_step(const ir::Node& node) const {
+  Step step{std::nullopt, &kernels_[static_cast<size_t>(std::get<int64_t>(std::get<ir::Attribute>(node.args[0])))]};
+  for (size_t k = 1; k < node.args.size(); ++k) {
+    Argument argument;
+    argument.kind = Argument::Kind::tensor;
+    argument.operands.push_back({std::get<ValueId>(node.args[k])});
+    step.args.push_back(std::move(argument));
+  }
+  return step;
 }
 
 void Interpreter::build(ir::Reuse reuse) {
@@ -26,37 +68,12 @@ void Interpreter::build(ir::Reuse reuse) {
   steps_.reserve(graph_.nodes.size());
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     const ir::Node& node = graph_.nodes[i];
-    Step step{bridge::find_op(node.op)};
-    const auto& parameters = step.op.schema().arguments();
-    if (parameters.size() != node.args.size())
-      throw UserError(ErrorCode::verify, node.op + " takes " + std::to_string(parameters.size()) + " arguments, the graph gives " +
-                                             std::to_string(node.args.size()));
-    for (size_t k = 0; k < node.args.size(); ++k) {
-      Argument argument;
-      if (const auto* id = std::get_if<ValueId>(&node.args[k])) {
-        argument.kind = Argument::Kind::tensor;
-        argument.operands.push_back({*id});
-      } else if (const auto* list = std::get_if<ir::ValueList>(&node.args[k])) {
-        bool optional = parameters[k].type()->str().find('?') != std::string::npos;
-        argument.kind = optional ? Argument::Kind::optional_tensors : Argument::Kind::tensors;
-        for (ValueId id : list->ids) argument.operands.push_back({id});
-      } else if (int32_t scalar = ir::scalar_in(node.args[k]); scalar != ir::kNoScalar) {
-        const auto* number = std::get_if<ir::NumberTensor>(&std::get<ir::Attribute>(node.args[k]));
-        argument.kind = number ? Argument::Kind::number : Argument::Kind::scalar;
-        argument.scalar = scalar;
-        if (number) argument.number = *number;
-      } else {
-        argument.constant = bridge::from_attribute(std::get<ir::Attribute>(node.args[k]), *parameters[k].type(), resources_);
-      }
-      step.args.push_back(std::move(argument));
-    }
+    Step step = node.op == "tenon::fused" ? kernel_step(node) : call_step(node);
     step.results = node.results;
     step.writes = node.writes;
     step.in_place = std::move(reuse.in_place[i]);
     step.no_op = reuse.no_op[i];
-    step.scatter = node.op == "aten::as_strided_scatter";
     step.no_grad = node.no_grad;
-    step.straight = step.op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
     // Values that die here are moved into their last argument; the rest is dropped after the call.
     for (ValueId id : reuse.drops[i]) {
       if (is_input_[id]) continue;
@@ -130,6 +147,7 @@ void Interpreter::run_step(const Step& step, Environment& env, torch::jit::Stack
     if (step.args[1].operands[0].last) env[step.args[1].operands[0].id].reset();
     return;
   }
+  if (step.kernel) return run_kernel(step, env);
   if (step.scatter && mode != RunMode::autograd) return scatter(step, env);
   // With writes, operands are put in place by hand, so nothing is moved out before.
   stack.clear();
@@ -144,15 +162,15 @@ void Interpreter::run_step(const Step& step, Environment& env, torch::jit::Stack
     }
     written.push_back(std::move(target));
   }
-  if (mode == RunMode::kernels && step.straight) step.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
-  else step.op.callBoxed(&stack);
+  if (mode == RunMode::kernels && step.straight) step.op->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  else step.op->callBoxed(&stack);
 
   for (size_t r = 0; r < step.results.size(); ++r) {
     const ir::Result& result = step.results[r];
     if (result.is_list) {
       auto list = stack[r].toTensorVector();
       if (list.size() != result.ids.size())
-        throw InternalError(c10::toString(step.op.operator_name()) + " returned " + std::to_string(list.size()) + " tensors instead of " +
+        throw InternalError(c10::toString(step.op->operator_name()) + " returned " + std::to_string(list.size()) + " tensors instead of " +
                             std::to_string(result.ids.size()));
       for (size_t k = 0; k < list.size(); ++k)
         if (result.ids[k] != kNoValue) env[result.ids[k]] = std::move(list[k]);
@@ -165,6 +183,21 @@ void Interpreter::run_step(const Step& step, Environment& env, torch::jit::Stack
     for (const Argument& argument : step.args)
       for (const Operand& operand : argument.operands)
         if (operand.last) env[operand.id].reset();
+  for (ValueId id : step.drops) env[id].reset();
+}
+
+void Interpreter::run_kernel(const Step& step, Environment& env) const {
+  c10::SmallVector<at::Tensor, 4> outputs;
+  c10::SmallVector<void*, 8> memory;
+  for (const Argument& argument : step.args) memory.push_back(const_cast<void*>(env[argument.operands[0].id].const_data_ptr()));
+  for (const ir::Result& result : step.results) {
+    outputs.push_back(bridge::empty_of(graph_.values[result.ids[0]].type));
+    memory.push_back(outputs.back().mutable_data_ptr());
+  }
+  runtime::run(*step.kernel, memory, env.scalars);
+  for (size_t i = 0; i < outputs.size(); ++i) env[step.results[i].ids[0]] = std::move(outputs[i]);
+  for (const Argument& argument : step.args)
+    if (argument.operands[0].last) env[argument.operands[0].id].reset();
   for (ValueId id : step.drops) env[id].reset();
 }
 

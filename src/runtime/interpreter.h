@@ -1,14 +1,16 @@
-// Runs a graph op by op on libtorch's own kernels.
+// Runs a graph node by node: kernels of ours where it has them, libtorch's own elsewhere.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <vector>
 
 #include "ir/graph/graph.h"
 #include "ir/graph/reuse.h"
+#include "runtime/kernel_step.h"
 
 namespace tenon::runtime {
 
@@ -21,8 +23,9 @@ enum class RunMode : uint8_t {
 class Interpreter {
  public:
   // `resources` are what the graph's resource(n) stand for; `keys_off` the dispatch keys to leave
-  // out in `kernels` mode.
-  Interpreter(ir::Graph graph, ir::Reuse reuse, std::vector<c10::IValue> resources, c10::DispatchKeySet keys_off);
+  // out in `kernels` mode; `kernels` what its `tenon::fused` nodes run, by number.
+  Interpreter(ir::Graph graph, ir::Reuse reuse, std::vector<c10::IValue> resources, c10::DispatchKeySet keys_off,
+              std::vector<KernelStep> kernels = {});
 
   // One tensor per input; returns one per output. Inputs named by write lines are overwritten.
   // `scalars`: one per scalar of the graph, or none for the recorded ones.
@@ -43,7 +46,8 @@ class Interpreter {
     std::vector<Operand> operands;
   };
   struct Step {
-    c10::OperatorHandle op;
+    std::optional<c10::OperatorHandle> op;  // none: a kernel
+    const KernelStep* kernel = nullptr;
     std::vector<Argument> args;
     std::vector<ir::Result> results;
     std::vector<ir::Node::Write> writes;
@@ -62,15 +66,19 @@ class Interpreter {
   };
 
   void build(ir::Reuse reuse);
+  Step call_step(const ir::Node& node) const;
+  Step kernel_step(const ir::Node& node) const;
   void push(const Argument& argument, Environment& env, torch::jit::Stack& stack, bool may_move) const;
   void put_copy(const Step& step, ir::ValueId id, const at::Tensor& copy, torch::jit::Stack& stack) const;
   void run_step(const Step& step, Environment& env, torch::jit::Stack& stack, RunMode mode) const;
+  void run_kernel(const Step& step, Environment& env) const;
   void scatter(const Step& step, Environment& env) const;
   void write_back(Environment& env) const;
 
   ir::Graph graph_;
   std::vector<c10::IValue> resources_;
   c10::DispatchKeySet keys_off_;
+  std::vector<KernelStep> kernels_;
   std::vector<Step> steps_;
   std::vector<bool> written_already_;
   std::vector<bool> is_input_;

@@ -21,4 +21,14 @@ struct GradientReversal : Trap {
 };
 TENON_PROGRAM(GradientReversal);
 
+struct GradientReversalInside : Trap {
+  torch::Tensor body(torch::Tensor x) override {
+    clear_gradients();
+    auto loss = fc2(Reverse::apply(fc(x), 0.1 * (call / 2 + 1))).sum();
+    loss.backward();
+    return loss.detach();
+  }
+};
+TENON_PROGRAM(GradientReversalInside);
+
 }  // namespace tenon::test

@@ -1,0 +1,63 @@
+#include "ir/graph/group.h"
+
+#include <cmath>
+#include <cstdio>
+
+namespace tenon::ir {
+namespace {
+
+// Integers by how much they hold; bool below all.
+int rank(DType dtype) {
+  switch (dtype) {
+    case DType::boolean:
+      return 0;
+    case DType::u8:
+    case DType::i8:
+      return 1;
+    case DType::i16:
+      return 2;
+    case DType::i32:
+      return 3;
+    case DType::i64:
+      return 4;
+    case DType::f16:
+    case DType::bf16:
+      return 5;
+    case DType::f32:
+      return 6;
+    case DType::f64:
+      return 7;
+    default:
+      return 8;
+  }
+}
+
+std::string number_text(double number) {
+  if (number == std::floor(number) && std::fabs(number) < 1e15) return std::to_string(static_cast<int64_t>(number));
+  char text[40];
+  std::snprintf(text, sizeof text, "%.17g", number);
+  return text;
+}
+
+}  // namespace
+
+bool is_floating(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32 || dtype == DType::f64; }
+bool is_integer(DType dtype) { return rank(dtype) >= 1 && rank(dtype) <= 4; }
+
+DType promote(DType a, DType b) {
+  if (a == b) return a;
+  if (rank(a) != rank(b)) return rank(a) > rank(b) ? a : b;
+  return is_floating(a) ? DType::f32 : DType::i16;  // f16 with bf16, u8 with i8
+}
+
+std::string plain_text(const Argument& argument) {
+  const auto* attribute = std::get_if<Attribute>(&argument);
+  if (!attribute) return {};
+  if (std::holds_alternative<None>(*attribute)) return "none";
+  if (const auto* text = std::get_if<std::string>(attribute)) return *text;
+  if (const auto* number = std::get_if<int64_t>(attribute)) return std::to_string(*number);
+  if (const auto* number = std::get_if<double>(attribute)) return number_text(*number);
+  return {};
+}
+
+}  // namespace tenon::ir

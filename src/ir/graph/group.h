@@ -1,0 +1,25 @@
+// A group: nodes of a graph that become one kernel. Pure data between fusion and lowering.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/graph/graph.h"
+
+namespace tenon::ir {
+
+struct Group {
+  std::vector<size_t> nodes;  // in the graph's order
+  std::vector<ValueId> inputs, outputs;
+  std::vector<int64_t> sizes;  // of every value that it computes
+};
+
+// A constant argument as the op table names it: "none", "2", "tanh"; nothing for tensors.
+std::string plain_text(const Argument& argument);
+
+bool is_floating(DType dtype);
+bool is_integer(DType dtype);  // without bool
+// The type that arithmetic on two types gives, where both are tensors of some size.
+DType promote(DType a, DType b);
+
+}  // namespace tenon::ir

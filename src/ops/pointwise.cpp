@@ -1,0 +1,166 @@
+#include "ops/pointwise.h"
+
+#include <cctype>
+#include <cstdlib>
+#include <map>
+
+#include "base/error.h"
+
+namespace tenon::ops {
+namespace {
+
+// Precedence climbing over: ?: < comparisons < + - < * / < unary - < calls, $n, numbers, ( ).
+class Parser {
+ public:
+  explicit Parser(const std::string& text) : text_(text) {}
+
+  Expression whole() {
+    Expression out = choice();
+    if (next() != '\0') fail();
+    return out;
+  }
+
+ private:
+  [[noreturn]] void fail() const { throw InternalError("pointwise expression '" + text_ + "', column " + std::to_string(at_)); }
+
+  char next() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+  bool accept(const std::string& token) {
+    next();
+    if (text_.compare(at_, token.size(), token) != 0) return false;
+    at_ += token.size();
+    return true;
+  }
+  void expect(const std::string& token) {
+    if (!accept(token)) fail();
+  }
+
+  static Expression call(std::string function, std::vector<Expression> operands) {
+    return {Expression::Kind::function, 0, 0, std::move(function), std::move(operands)};
+  }
+
+  Expression choice() {
+    Expression condition = comparison();
+    if (!accept("?")) return condition;
+    Expression yes = choice();
+    expect(":");
+    Expression no = choice();
+    return call("select", {std::move(condition), std::move(yes), std::move(no)});
+  }
+
+  Expression comparison() {
+    Expression left = sum();
+    for (auto [token, function] : {std::pair{"<=", "le"}, {">=", "ge"}, {"==", "eq"}, {"!=", "ne"}, {"<", "lt"}, {">", "gt"}})
+      if (accept(token)) return call(function, {std::move(left), sum()});
+    return left;
+  }
+
+  Expression sum() {
+    Expression left = product();
+    while (true) {
+      if (accept("+")) left = call("add", {std::move(left), product()});
+      else if (accept("-")) left = call("sub", {std::move(left), product()});
+      else return left;
+    }
+  }
+
+  Expression product() {
+    Expression left = unary();
+    while (true) {
+      if (accept("*")) left = call("mul", {std::move(left), unary()});
+      else if (accept("/")) left = call("div", {std::move(left), unary()});
+      else return left;
+    }
+  }
+
+  Expression unary() {
+    if (accept("-")) {
+      if (std::isdigit(static_cast<unsigned char>(next()))) {
+        Expression number = primary();
+        number.number = -number.number;
+        return number;
+      }
+      return call("neg", {unary()});
+    }
+    return primary();
+  }
+
+  Expression primary() {
+    char c = next();
+    if (c == '(') {
+      expect("(");
+      Expression inside = choice();
+      expect(")");
+      return inside;
+    }
+    if (c == '$') {
+      ++at_;
+      return {Expression::Kind::argument, static_cast<int>(digits()), 0, "", {}};
+    }
+    if (std::isdigit(static_cast<unsigned char>(c))) return {Expression::Kind::number, 0, digits(), "", {}};
+    std::string name;
+    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_')) name += text_[at_++];
+    if (name.empty()) fail();
+    expect("(");
+    std::vector<Expression> operands = {choice()};
+    while (accept(",")) operands.push_back(choice());
+    expect(")");
+    return call(name, std::move(operands));
+  }
+
+  double digits() {
+    char* end = nullptr;
+    double number = std::strtod(text_.c_str() + at_, &end);
+    if (end == text_.c_str() + at_) fail();
+    at_ = static_cast<size_t>(end - text_.c_str());
+    return number;
+  }
+
+  const std::string& text_;
+  size_t at_ = 0;
+};
+
+using Table = std::multimap<std::string, Pointwise>;
+
+void add_row(Table& table, const std::string& op, Typing typing, const std::string& condition, const std::string& expression) {
+  Pointwise row{typing, -1, "", parse_expression(expression)};
+  if (!condition.empty()) {  // "$1 = tanh"
+    size_t equals = condition.find(" = ");
+    row.conditioned = std::atoi(condition.c_str() + 1);
+    row.condition = condition.substr(equals + 3);
+  }
+  table.emplace(op, std::move(row));
+}
+
+const Table& rows() {
+  static const Table* table = [] {
+    auto* t = new Table;
+#define TENON_POINTWISE(op, typing, condition, expression) add_row(*t, op, Typing::typing, condition, expression);
+#include "ops/pointwise.def"
+#undef TENON_POINTWISE
+    return t;
+  }();
+  return *table;
+}
+
+}  // namespace
+
+Expression parse_expression(const std::string& text) { return Parser(text).whole(); }
+
+const Pointwise* find_pointwise(const std::string& op, const std::function<std::string(int)>& attribute) {
+  auto [begin, end] = rows().equal_range(op);
+  if (begin == end) {  // an in-place op: "aten::add_.Tensor"
+    size_t dot = op.find('.');
+    size_t last = (dot == std::string::npos ? op.size() : dot) - 1;
+    if (op[last] != '_' || op[last - 1] == '_') return nullptr;
+    std::string functional = op.substr(0, last) + op.substr(last + 1);
+    std::tie(begin, end) = rows().equal_range(functional);
+  }
+  for (auto it = begin; it != end; ++it)
+    if (it->second.conditioned < 0 || attribute(it->second.conditioned) == it->second.condition) return &it->second;
+  return nullptr;
+}
+
+}  // namespace tenon::ops

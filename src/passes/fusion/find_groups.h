@@ -1,0 +1,15 @@
+// Finds nodes that can become one kernel: pointwise ops over the same sizes, as long as nothing
+// outside needs one of their values before the last of them.
+#pragma once
+
+#include "ir/graph/group.h"
+
+namespace tenon::passes {
+
+std::vector<ir::Group> find_groups(const ir::Graph& graph);
+
+// The graph with each group as one node `tenon::fused` where its last node stood; its first
+// argument is the group's number.
+ir::Graph fuse(const ir::Graph& graph, const std::vector<ir::Group>& groups);
+
+}  // namespace tenon::passes
