@@ -21,5 +21,6 @@ if(NOT TARGET tenon_llvm)
   target_compile_definitions(tenon_llvm INTERFACE LLVM_BUILD_STATIC)  # no exports by annotation
   target_link_libraries(tenon_llvm INTERFACE ${llvm_archives} ${TENON_ZLIB} ${TENON_ZSTD} ${CMAKE_DL_LIBS})
   list(JOIN llvm_names ":" llvm_names)
+  string(APPEND llvm_names ":libz.a:libzstd.a")
   target_link_options(tenon_llvm INTERFACE "LINKER:--exclude-libs,${llvm_names}" LINKER:--gc-sections)
 endif()

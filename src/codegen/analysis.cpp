@@ -123,10 +123,10 @@ struct Cost {
   int instructions = 0;
   bool calls = false;
 
-  void add(const std::vector<Statement>& body, const Analysis& analysis, Tier tier) {
+  void add(const std::vector<Statement>& body, const Analysis& analysis) {
     for (const Statement& statement : body) {
       ++instructions;
-      if (const auto* loop = std::get_if<Loop>(&statement.what)) add(loop->body, analysis, tier);
+      if (const auto* loop = std::get_if<Loop>(&statement.what)) add(loop->body, analysis);
       const auto* compute = std::get_if<Compute>(&statement.what);
       if (!compute || !analysis.varies[compute->result]) continue;
       instructions += math_cost(compute->op, compute->type);
@@ -137,11 +137,11 @@ struct Cost {
 
 }  // namespace
 
-int unroll(const std::vector<Statement>& body, const Analysis& analysis, Tier tier) {
+int unroll(const std::vector<Statement>& body, const Analysis& analysis) {
   Cost cost;
-  cost.add(body, analysis, tier);
+  cost.add(body, analysis);
   if (cost.calls) return 1;
-  return cost.instructions <= 48 ? 4 : cost.instructions <= 120 ? 2 : 1;
+  return cost.instructions <= 12 ? 4 : cost.instructions <= 80 ? 2 : 1;
 }
 
 }  // namespace tenon::codegen

@@ -22,6 +22,6 @@ Analysis analyze(const ir::loop::Kernel& kernel);
 
 // How many vectors a loop's body works on side by side: few where the body is long enough to keep
 // the CPU busy by itself, one where it calls functions, since no vector register survives a call.
-int unroll(const std::vector<ir::loop::Statement>& body, const Analysis& analysis, Tier tier);
+int unroll(const std::vector<ir::loop::Statement>& body, const Analysis& analysis);
 
 }  // namespace tenon::codegen

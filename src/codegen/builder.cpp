@@ -42,9 +42,9 @@ int Builder::lanes_of(const Value* value) {
   return vector ? static_cast<int>(vector->getNumElements()) : 1;
 }
 
-llvm::Constant* Builder::lane_numbers(int lanes) {
+llvm::Constant* Builder::lane_numbers(llvm::Type* element, int lanes) {
   llvm::SmallVector<llvm::Constant*, 16> numbers;
-  for (int lane = 0; lane < lanes; ++lane) numbers.push_back(getInt64(static_cast<uint64_t>(lane)));
+  for (int lane = 0; lane < lanes; ++lane) numbers.push_back(llvm::ConstantInt::get(element, static_cast<uint64_t>(lane)));
   return llvm::ConstantVector::get(numbers);
 }
 
@@ -65,6 +65,12 @@ Value* Builder::bits(Value* x) {
 }
 
 Value* Builder::from_bits(Value* x, llvm::Type* real) { return CreateBitCast(x, like(x->getType(), real)); }
+
+Value* Builder::room(llvm::Type* type) {
+  llvm::BasicBlock& entry = GetInsertBlock()->getParent()->getEntryBlock();
+  llvm::IRBuilder<> at_entry(&entry, entry.begin());
+  return at_entry.CreateAlloca(type);
+}
 
 Builder::State Builder::loop(Value* first, Value* last, int64_t step, State state, llvm::function_ref<State(Value* i, State state)> body) {
   llvm::BasicBlock* before = GetInsertBlock();

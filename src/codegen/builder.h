@@ -31,7 +31,7 @@ class Builder : public llvm::IRBuilder<> {
   static llvm::Constant* integer(const Value* x, int64_t number) { return llvm::ConstantInt::getSigned(x->getType(), number); }
 
   Value* splat(Value* scalar, int lanes) { return CreateVectorSplat(static_cast<unsigned>(lanes), scalar); }
-  llvm::Constant* lane_numbers(int lanes);  // <0, 1, 2, …> of i64
+  static llvm::Constant* lane_numbers(llvm::Type* element, int lanes);  // <0, 1, 2, …>
 
   Value* call(llvm::Intrinsic::ID id, std::initializer_list<Value*> operands) {
     return CreateIntrinsic(id, {(*operands.begin())->getType()}, llvm::ArrayRef<Value*>(operands.begin(), operands.size()));
@@ -46,6 +46,8 @@ class Builder : public llvm::IRBuilder<> {
   // As the instructions do it: the second operand if one is NaN.
   Value* above(Value* a, Value* b) { return CreateSelect(CreateFCmpOGT(a, b), a, b); }
   Value* below(Value* a, Value* b) { return CreateSelect(CreateFCmpOLT(a, b), a, b); }
+
+  Value* room(llvm::Type* type);  // on the stack
 
   // for (i = first; i < last; i += step), with values that are handed from one iteration to the next.
   using State = llvm::SmallVector<Value*, 8>;

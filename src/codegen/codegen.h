@@ -35,7 +35,7 @@ std::shared_ptr<const Code> load(const std::string& object);
 // the rules of verify.h; what the CPU lacks is not checked.
 std::shared_ptr<const Code> compile(const ir::loop::Kernel& kernel, Tier tier);
 
-// For people.
+// For people; the first also has LLVM check the code.
 std::string llvm_text(const ir::loop::Kernel& kernel, Tier tier);
 std::string assembly(const ir::loop::Kernel& kernel, Tier tier);
 

@@ -1,10 +1,13 @@
 #include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/Verifier.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include "base/error.h"
 #include "codegen/codegen.h"
 #include "codegen/counting.h"
 #include "codegen/emit.h"
 #include "codegen/target.h"
+#include "ir/loop/print.h"
 
 namespace tenon::codegen {
 
@@ -23,7 +26,11 @@ std::string llvm_text(const Kernel& kernel, Tier tier) {
   llvm::LLVMContext context;
   std::string text;
   llvm::raw_string_ostream stream(text);
-  emit_module(kernel, tier, context)->print(stream, nullptr);
+  auto module = emit_module(kernel, tier, context);
+  module->print(stream, nullptr);
+  std::string problem;
+  llvm::raw_string_ostream problems(problem);
+  if (llvm::verifyModule(*module, &problems)) throw InternalError("LLVM refuses the code of\n" + print(kernel) + text + problem);
   return text;
 }
 

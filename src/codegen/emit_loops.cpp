@@ -143,6 +143,7 @@ Emitter::State Emitter::reduce(const Reducing& reducing, bool in_blocks, Value* 
 
 void Emitter::serial_loop(const Loop& loop) {
   const Loop::Variable& variable = loop.variables[0];
+  is_in_frame_[variable.number] = frame_ != nullptr;
   Reducing reducing(*this, loop.reductions, false);
   bool is_short = !variable.extent.is_param && variable.extent.value <= kSerialBlock;
   State totals = reduce(reducing, has_deep(loop.reductions) && !is_short, b_.getInt64(0), size(variable.extent), 1, kSerialBlock,
@@ -167,9 +168,11 @@ void Emitter::vector_range(int32_t variable, const std::vector<Statement>& body,
   Frame frame;
   frame.variable = variable;
   frame.before = b_.GetInsertBlock();
-  int unrolled = frame.parts = unroll(body, analysis_, tier_);
-  int64_t step = lanes_ * unrolled;
   Value* count = b_.CreateSub(last, first);
+  auto* known = llvm::dyn_cast<llvm::ConstantInt>(count);
+  int unrolled = unroll(body, analysis_);
+  while (known && unrolled > 1 && known->getSExtValue() < lanes_ * unrolled) unrolled /= 2;
+  int64_t step = lanes_ * unrolled;
   Value* middle = b_.CreateAdd(first, b_.CreateAnd(count, b_.getInt64(static_cast<uint64_t>(-step))));
   frame_ = &frame;
   auto iteration = [&](Value* i, State sofar) {
@@ -177,15 +180,23 @@ void Emitter::vector_range(int32_t variable, const std::vector<Statement>& body,
     each(body);
     return reducing.step(sofar, frame.mask);
   };
-  State totals = reduce(reducing, has_deep(reductions), first, middle, step, kVectorBlock, reducing.start(unrolled), unrolled, iteration);
-
-  frame.parts = 1;
-  State sofar = b_.loop(middle, last, lanes_, reducing.enter(totals, unrolled, 1), [&](Value* i, State state) {
-    Value* left = b_.splat(b_.CreateSub(last, i), lanes_);
-    frame.mask = b_.CreateICmpSGT(left, b_.lane_numbers(lanes_));
-    return iteration(i, state);
-  });
-  totals = reducing.leave(totals, sofar, unrolled, 1);
+  State totals = reducing.start(unrolled);
+  if (!known || known->getSExtValue() >= step) {
+    frame.parts = unrolled;
+    bool is_short = known && known->getSExtValue() <= step * kVectorBlock;
+    totals = reduce(reducing, has_deep(reductions) && !is_short, first, middle, step, kVectorBlock, totals, unrolled, iteration);
+  }
+  if (!known || known->getSExtValue() % step != 0) {
+    frame.parts = 1;
+    State sofar = b_.loop(middle, last, lanes_, reducing.enter(totals, unrolled, 1), [&](Value* i, State state) {
+      // Compared in 32 bits, the width of a lane.
+      frame.count = b_.call(llvm::Intrinsic::smin, {b_.CreateSub(last, i), b_.getInt64(static_cast<uint64_t>(lanes_))});
+      Value* count_32 = b_.splat(b_.CreateTrunc(frame.count, b_.getInt32Ty()), lanes_);
+      frame.mask = b_.CreateICmpSGT(count_32, b_.lane_numbers(b_.getInt32Ty(), lanes_));
+      return iteration(i, state);
+    });
+    totals = reducing.leave(totals, sofar, unrolled, 1);
+  }
   frame_ = nullptr;
   reducing.finish(totals, unrolled);
 }

@@ -13,31 +13,35 @@ llvm::Align alignment(llvm::Type* element) { return llvm::Align(element->getScal
 
 }  // namespace
 
-Emitter::Place Emitter::place(int32_t buffer, const Index& index) {
-  Place out;
+// The terms fall into what is known in front of the vector loop, what is the same for all lanes, and
+// what is not.
+Emitter::Place Emitter::place(const void* statement, int32_t buffer, const Index& index) {
   llvm::Type* element = b_.memory_type(kernel_.buffers[static_cast<size_t>(buffer)].type);
-  Value* start = b_.getInt64(0);  // what is the same for all lanes
-  int64_t steady = 0;             // stride from lane to lane: what is known now,
-  Value* stride = nullptr;        // and what is known at run time
-  llvm::SmallVector<const Term*, 2> per_lane;
   auto times = [&](Value* x, const Size& by) { return by == Size::constant(1) ? x : b_.CreateMul(x, size(by)); };
+  llvm::SmallVector<const Term*, 4> outside, inside, per_lane;
+  Value* stride = b_.getInt64(0);  // from lane to lane
   for (const Term& term : index) {
-    if (term.kind == Term::Kind::one) {
-      start = b_.CreateAdd(start, size(term.stride));
-    } else if (term.kind == Term::Kind::reg) {
-      if (varies(term.which)) per_lane.push_back(&term);
-      else start = b_.CreateAdd(start, times(scalar(term.which), term.stride));
-    } else if (frame_ && term.which == frame_->variable) {
-      if (!term.stride.is_param) steady += term.stride.value;
-      else stride = stride ? b_.CreateAdd(stride, size(term.stride)) : size(term.stride);
-    } else {
-      start = b_.CreateAdd(start, times(variables_[term.which], term.stride));
-    }
+    bool is_reg = term.kind == Term::Kind::reg, is_loop = term.kind == Term::Kind::loop;
+    if (is_reg && varies(term.which)) per_lane.push_back(&term);
+    else if (is_loop && frame_ && term.which == frame_->variable) stride = b_.CreateAdd(stride, size(term.stride));
+    else if ((is_reg && is_inside_[term.which]) || (is_loop && frame_ && is_in_frame_[term.which])) inside.push_back(&term);
+    else outside.push_back(&term);
   }
-  if (stride && steady) stride = b_.CreateAdd(stride, b_.getInt64(static_cast<uint64_t>(steady)));
-  if (!stride) stride = b_.getInt64(static_cast<uint64_t>(steady));
+  auto sum = [&](llvm::ArrayRef<const Term*> terms, Value* start) {
+    for (const Term* term : terms) {
+      Value* value = term->kind == Term::Kind::one    ? size(term->stride)
+                     : term->kind == Term::Kind::loop ? times(variables_[term->which], term->stride)
+                                                      : times(scalar(term->which), term->stride);
+      start = b_.CreateAdd(start, value);
+    }
+    return start;
+  };
+  Place out;
+  out.pointer =
+      in_front(statement, [&] { return b_.CreateGEP(element, buffers_[static_cast<size_t>(buffer)], sum(outside, b_.getInt64(0))); });
+  Value* start = sum(inside, b_.getInt64(0));
   if (frame_) start = b_.CreateAdd(start, b_.CreateMul(frame_->first, stride));
-  out.pointer = b_.CreateGEP(element, buffers_[static_cast<size_t>(buffer)], start);
+  out.pointer = b_.CreateGEP(element, out.pointer, start);
 
   auto* known = llvm::dyn_cast<llvm::ConstantInt>(stride);
   if (per_lane.empty() && known && known->isZero()) return out;
@@ -47,7 +51,8 @@ Emitter::Place Emitter::place(int32_t buffer, const Index& index) {
   }
   out.kind = Place::Kind::spread;
   for (int which = 0; which < frame_->parts; ++which) {
-    Value* lanes = b_.CreateAdd(b_.lane_numbers(lanes_), b_.splat(b_.getInt64(static_cast<uint64_t>(which * lanes_)), lanes_));
+    Value* lanes =
+        b_.CreateAdd(b_.lane_numbers(b_.getInt64Ty(), lanes_), b_.splat(b_.getInt64(static_cast<uint64_t>(which * lanes_)), lanes_));
     Value* offsets = b_.CreateMul(lanes, b_.splat(stride, lanes_));
     for (const Term* term : per_lane) {
       Value* index_part = part(term->which, which);
@@ -88,8 +93,30 @@ Value* Emitter::load_one(llvm::Type* element, Value* pointer, Reg mask) {
   return result;
 }
 
+// The last lanes of a row where the CPU has no masked instruction: element by element through the
+// stack, since a branch for each lane makes far more code.
+bool Emitter::by_copy(llvm::Type* element, const Place& place, Reg mask) const {
+  int smallest = b_.tier.masked_element;
+  bool is_masked = smallest != 0 && static_cast<int>(element->getScalarSizeInBits()) >= 8 * smallest;
+  return frame_->mask && mask == kNoReg && place.kind == Place::Kind::row && !is_masked;
+}
+
+void Emitter::copy_lanes(llvm::Type* element, Value* from, Value* to) {
+  b_.loop(b_.getInt64(0), frame_->count, 1, {}, [&](Value* i, State) {
+    Value* value = b_.CreateAlignedLoad(element, b_.CreateGEP(element, from, i), alignment(element));
+    b_.CreateAlignedStore(value, b_.CreateGEP(element, to, i), alignment(element));
+    return State{};
+  });
+}
+
 Value* Emitter::load_part(llvm::Type* element, const Place& place, Reg mask, int which) {
   llvm::Type* type = Builder::wide(element, lanes_);
+  if (by_copy(element, place, mask)) {
+    Value* room = b_.room(type);
+    b_.CreateStore(llvm::Constant::getNullValue(type), room);
+    copy_lanes(element, place.pointer, room);
+    return b_.CreateLoad(type, room);
+  }
   Value* lanes = mask_of(mask, which);
   llvm::Constant* zero = llvm::Constant::getNullValue(type);
   if (place.kind != Place::Kind::row) return b_.CreateMaskedGather(type, pointers(element, place, which), alignment(element), lanes, zero);
@@ -101,7 +128,7 @@ Value* Emitter::load_part(llvm::Type* element, const Place& place, Reg mask, int
 void Emitter::operator()(const Load& s) {
   DType type = kernel_.buffers[static_cast<size_t>(s.buffer)].type;
   llvm::Type* element = b_.memory_type(type);
-  Place from = place(s.buffer, s.index);
+  Place from = place(&s, s.buffer, s.index);
   Parts parts;
   if (!varies(s.result)) {
     parts.push_back(load_one(element, from.pointer, s.mask));
@@ -128,6 +155,11 @@ void Emitter::store_one(llvm::Type* element, Value* value, Value* pointer, Reg m
 }
 
 void Emitter::store_part(llvm::Type* element, Value* value, const Place& place, Reg mask, int which) {
+  if (by_copy(element, place, mask)) {
+    Value* room = b_.room(value->getType());
+    b_.CreateStore(value, room);
+    return copy_lanes(element, room, place.pointer);
+  }
   Value* lanes = mask_of(mask, which);
   if (place.kind != Place::Kind::row) {
     b_.CreateMaskedScatter(value, pointers(element, place, which), alignment(element), lanes);
@@ -141,7 +173,7 @@ void Emitter::store_part(llvm::Type* element, Value* value, const Place& place, 
 void Emitter::operator()(const Store& s) {
   DType type = kernel_.buffers[static_cast<size_t>(s.buffer)].type;
   llvm::Type* element = b_.memory_type(type);
-  Place to = place(s.buffer, s.index);
+  Place to = place(&s, s.buffer, s.index);
   auto in_memory = [&](Value* value) {
     return type == DType::boolean ? b_.CreateZExt(value, Builder::like(value->getType(), element)) : value;
   };

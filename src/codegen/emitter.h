@@ -37,8 +37,9 @@ class Emitter {
     int parts = 1;
     Value* first = nullptr;
     Value* mask = nullptr;
+    Value* count = nullptr;              // with a mask: of lanes that are on
     llvm::BasicBlock* before = nullptr;  // the block in front of the loop
-    llvm::DenseMap<Value*, Value*> made_in_front;
+    llvm::DenseMap<const void*, Value*> made_in_front;
   };
 
   // Elements of a buffer.
@@ -60,7 +61,7 @@ class Emitter {
   bool varies(ir::loop::Reg reg) const { return frame_ && analysis_.varies[reg]; }
   Value* part(ir::loop::Reg reg, int which);  // as a vector
   Value* scalar(ir::loop::Reg reg) { return registers_[reg][0]; }
-  Value* in_front(Value* key, llvm::function_ref<Value*()> make);  // of the vector loop, once
+  Value* in_front(const void* key, llvm::function_ref<Value*()> make);  // of the vector loop, if there is one; once a key
 
   // emit_loops.cpp
   class Reducing;
@@ -72,7 +73,9 @@ class Emitter {
                llvm::function_ref<State(Value*, State)> body);
 
   // emit_memory.cpp
-  Place place(int32_t buffer, const ir::loop::Index& index);
+  Place place(const void* statement, int32_t buffer, const ir::loop::Index& index);
+  bool by_copy(llvm::Type* element, const Place& place, ir::loop::Reg mask) const;
+  void copy_lanes(llvm::Type* element, Value* from, Value* to);
   Value* mask_of(ir::loop::Reg mask, int which);
   Value* pointers(llvm::Type* element, const Place& place, int which);
   Value* load_one(llvm::Type* element, Value* pointer, ir::loop::Reg mask);
@@ -90,7 +93,8 @@ class Emitter {
   std::vector<Value*> buffers_, sizes_, scalars_;
   std::vector<Value*> variables_;  // of loops; of a vector loop its frame tells
   std::vector<Parts> registers_;
-  std::vector<char> is_inside_;  // by register: made in the vector loop at hand
+  std::vector<char> is_inside_;    // by register: made in the vector loop at hand
+  std::vector<char> is_in_frame_;  // by variable: of a loop in the vector loop at hand
   Frame* frame_ = nullptr;
 };
 

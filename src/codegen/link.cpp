@@ -25,7 +25,7 @@ class Loaded : public Code {
  public:
   ~Loaded() {
     if (!allocation_) return;
-    llvm::consumeError(memory().deallocate(std::move(allocation_)));
+    memory().deallocate(std::move(allocation_), [](llvm::Error error) { llvm::consumeError(std::move(error)); });
     --counting.live;
     counting.live_bytes -= static_cast<int64_t>(bytes);
   }

@@ -11,7 +11,7 @@ using namespace ir::loop;
 using ir::DType;
 
 // Sleef's name without lanes, and its bound on the error.
-const char* sleef_suffix(Op op) { return op == Op::erfc ? "_u15" : op == Op::fmod ? "" : "_u10"; }
+const char* sleef_suffix(Op op) { return op == Op::erfc ? "_u15" : "_u10"; }
 
 std::string sleef_name(Op op, DType type, int lanes) {
   return std::string("Sleef_") + op_name(op) + (type == DType::f32 ? "f" : "d") + std::to_string(lanes) + sleef_suffix(op);
@@ -50,12 +50,6 @@ Value* call_vectors(Builder& b, const std::string& name, int width, llvm::ArrayR
   return results[0];
 }
 
-llvm::AllocaInst* room_for(Builder& b, llvm::Type* type) {
-  llvm::BasicBlock& entry = b.GetInsertBlock()->getParent()->getEntryBlock();
-  llvm::IRBuilder<> at_entry(&entry, entry.begin());
-  return at_entry.CreateAlloca(type);
-}
-
 }  // namespace
 
 // Through memory.
@@ -65,10 +59,10 @@ Value* call_lanes(Builder& b, Op op, DType type, llvm::ArrayRef<Value*> operands
   std::string name = std::string("tenon_") + op_name(op) + (type == DType::f32 ? "_f32" : "_f64");
   auto function = b.GetInsertBlock()->getModule()->getOrInsertFunction(name, signature);
   llvm::Type* vector = operands[0]->getType();
-  Value* out = room_for(b, vector);
+  Value* out = b.room(vector);
   llvm::SmallVector<Value*, 4> arguments = {out};
   for (Value* x : operands) {
-    arguments.push_back(room_for(b, vector));
+    arguments.push_back(b.room(vector));
     b.CreateStore(x, arguments.back());
   }
   if (operands.size() == 1) arguments.push_back(llvm::ConstantPointerNull::get(b.getPtrTy()));
@@ -80,8 +74,9 @@ Value* call_lanes(Builder& b, Op op, DType type, llvm::ArrayRef<Value*> operands
 Value* call_outside(Builder& b, Op op, DType type, llvm::ArrayRef<Value*> operands) {
   int width = type == DType::f32 ? b.tier.lanes : b.tier.lanes / 2;
   std::string name = sleef_name(op, type, width);
-  // Sleef's fmod gives up on large quotients.
-  if (op != Op::fmod && find_function(name)) return call_vectors(b, name, width, operands);
+  // Sleef's fmod gives up on large quotients, and its lgamma between its zeros and near the end of f32.
+  bool is_trusted = op != Op::fmod && op != Op::lgamma;
+  if (is_trusted && find_function(name)) return call_vectors(b, name, width, operands);
   return call_lanes(b, op, type, operands);
 }
 

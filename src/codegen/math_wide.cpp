@@ -49,8 +49,9 @@ class Wide {
     Value* y = b.CreateFAdd(x, real(x, 1));
     auto [n, f] = split(y);
     Value* is_small = b.CreateFCmpOLT(abs(x), real(x, 0.25));  // where 1+x would drop bits of x
-    Value* whole = b.mad(n, real(x, kLn2), log_around_one(f));
-    return b.CreateSelect(is_small, log_around_one(x), with_ends(y, whole));
+    n = b.CreateSelect(is_small, real(x, 0), n);
+    Value* l = log_around_one(b.CreateSelect(is_small, x, f));
+    return b.CreateSelect(is_small, l, with_ends(y, b.mad(n, real(x, kLn2), l)));
   }
 
   // Of |x| < 2^20.

@@ -9,56 +9,67 @@
 namespace tenon::codegen {
 namespace {
 
+// lgamma itself would write a global.
 double log_gamma(double x) {
   int sign;
-  return lgamma_r(x, &sign);  // lgamma would write a global
+  return lgamma_r(x, &sign);
+}
+long double long_log_gamma(long double x) {
+  int sign;
+  return lgammal_r(x, &sign);
 }
 
-// Lane by lane. f32 goes by way of f64: libm's own f32 functions are off by up to 5 units.
-template <double (*f)(double), class T>
-void one(T* out, const T* x, const T*, int64_t lanes) {
-  for (int64_t i = 0; i < lanes; ++i) out[i] = static_cast<T>(f(x[i]));
-}
-template <double (*f)(double, double), class T>
-void two(T* out, const T* x, const T* y, int64_t lanes) {
-  for (int64_t i = 0; i < lanes; ++i) out[i] = static_cast<T>(f(x[i], y[i]));
+// Lane by lane. f32 goes by way of f64, since libm's own f32 functions are off by up to 5 units; f64
+// by way of the type of `f`.
+template <auto f, class T>
+struct Lanes;
+template <class W, W (*f)(W), class T>
+struct Lanes<f, T> {
+  static void run(T* out, const T* x, const T*, int64_t lanes) {
+    for (int64_t i = 0; i < lanes; ++i) out[i] = static_cast<T>(f(x[i]));
+  }
+};
+template <class W, W (*f)(W, W), class T>
+struct Lanes<f, T> {
+  static void run(T* out, const T* x, const T* y, int64_t lanes) {
+    for (int64_t i = 0; i < lanes; ++i) out[i] = static_cast<T>(f(x[i], y[i]));
+  }
+};
+
+template <auto for_f32, auto for_f64 = for_f32>
+void add(std::unordered_map<std::string, void*>& out, const std::string& name) {
+  out["tenon_" + name + "_f32"] = reinterpret_cast<void*>(&Lanes<for_f32, float>::run);
+  out["tenon_" + name + "_f64"] = reinterpret_cast<void*>(&Lanes<for_f64, double>::run);
 }
 
+// Where two functions are named, libm's f64 function is off by 1.5 units or more.
 std::unordered_map<std::string, void*> own_functions() {
   std::unordered_map<std::string, void*> out;
-#define ONE(name, f)                                                    \
-  out["tenon_" #name "_f32"] = reinterpret_cast<void*>(&one<f, float>); \
-  out["tenon_" #name "_f64"] = reinterpret_cast<void*>(&one<f, double>);
-#define TWO(name, f)                                                    \
-  out["tenon_" #name "_f32"] = reinterpret_cast<void*>(&two<f, float>); \
-  out["tenon_" #name "_f64"] = reinterpret_cast<void*>(&two<f, double>);
-  ONE(exp, ::exp)
-  ONE(exp2, ::exp2)
-  ONE(expm1, ::expm1)
-  ONE(log, ::log)
-  ONE(log2, ::log2)
-  ONE(log10, ::log10)
-  ONE(log1p, ::log1p)
-  ONE(sin, ::sin)
-  ONE(cos, ::cos)
-  ONE(tan, ::tan)
-  ONE(asin, ::asin)
-  ONE(acos, ::acos)
-  ONE(atan, ::atan)
-  ONE(sinh, ::sinh)
-  ONE(cosh, ::cosh)
-  ONE(tanh, ::tanh)
-  ONE(asinh, ::asinh)
-  ONE(acosh, ::acosh)
-  ONE(atanh, ::atanh)
-  ONE(erf, ::erf)
-  ONE(erfc, ::erfc)
-  ONE(lgamma, log_gamma)
-  TWO(atan2, ::atan2)
-  TWO(pow, ::pow)
-  TWO(fmod, ::fmod)
-#undef ONE
-#undef TWO
+  add<::exp>(out, "exp");
+  add<::exp2>(out, "exp2");
+  add<::expm1>(out, "expm1");
+  add<::log>(out, "log");
+  add<::log2>(out, "log2");
+  add<::log10, ::log10l>(out, "log10");
+  add<::log1p>(out, "log1p");
+  add<::sin>(out, "sin");
+  add<::cos>(out, "cos");
+  add<::tan>(out, "tan");
+  add<::asin>(out, "asin");
+  add<::acos>(out, "acos");
+  add<::atan>(out, "atan");
+  add<::sinh, ::sinhl>(out, "sinh");
+  add<::cosh>(out, "cosh");
+  add<::tanh, ::tanhl>(out, "tanh");
+  add<::asinh, ::asinhl>(out, "asinh");
+  add<::acosh, ::acoshl>(out, "acosh");
+  add<::atanh, ::atanhl>(out, "atanh");
+  add<::erf>(out, "erf");
+  add<::erfc, ::erfcl>(out, "erfc");
+  add<log_gamma, long_log_gamma>(out, "lgamma");
+  add<::atan2>(out, "atan2");
+  add<::pow>(out, "pow");
+  add<::fmod>(out, "fmod");
   return out;
 }
 
@@ -68,9 +79,12 @@ void* find_function(const std::string& name) {
   static const auto own = own_functions();
   if (auto found = own.find(name); found != own.end()) return found->second;
   if (void* address = dlsym(RTLD_DEFAULT, name.c_str())) return address;
-  // Python loads libtorch out of sight of RTLD_DEFAULT.
-  static void* torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
-  return torch ? dlsym(torch, name.c_str()) : nullptr;
+  // Python loads libtorch out of sight of RTLD_DEFAULT. It stays loaded without this handle.
+  void* torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+  if (!torch) return nullptr;
+  void* address = dlsym(torch, name.c_str());
+  dlclose(torch);
+  return address;
 }
 
 }  // namespace tenon::codegen

@@ -15,7 +15,8 @@ struct TierFacts {
   int lanes;          // f32 elements of one register
   const char* width;  // of one register, in bits
   bool has_fma;
-  bool has_half;  // converts f16 in hardware
+  bool has_half;       // converts f16
+  int masked_element;  // the smallest element that can be loaded and stored under a mask, in bytes; 0: none
 };
 const TierFacts& facts(Tier tier);
 

@@ -38,7 +38,8 @@ void register_backend(const std::string& name, Backend backend) {
 std::vector<std::string> backends() {
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
-  std::vector<std::string> names = {"none", "eager", "aot_eager", "native"};
+  std::vector<std::string> names = {"none", "eager", "aot_eager"};
+  if (driver::has_native()) names.push_back("native");
   for (auto& [name, backend] : r.own) names.push_back(name);
   return names;
 }
@@ -81,11 +82,11 @@ std::vector<at::Tensor> Executable::run_kernels(std::vector<at::Tensor> inputs, 
 
 BackendKind backend_kind(const std::string& name) {
   if (name == "none") return BackendKind::none;
-  if (name == "eager" || name == "aot_eager" || name == "native") return BackendKind::graphs;
+  if (name == "eager" || name == "aot_eager" || (name == "native" && has_native())) return BackendKind::graphs;
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
   if (r.own.count(name)) return BackendKind::graphs;
-  std::string known = "none, eager, aot_eager, native";
+  std::string known = has_native() ? "none, eager, aot_eager, native" : "none, eager, aot_eager";
   for (auto& [other, backend] : r.own) known += ", " + other;
   throw UserError(ErrorCode::backend, "no backend is named '" + name + "'; there are: " + known);
 }

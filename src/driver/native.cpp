@@ -3,13 +3,18 @@
 #include <map>
 #include <mutex>
 
-#include "codegen/codegen.h"
+#include "base/error.h"
 #include "ir/loop/print.h"
 #include "ir/loop/verify.h"
 #include "loops/lower.h"
 #include "passes/fusion/find_groups.h"
+#ifdef TENON_NATIVE
+#include "codegen/codegen.h"
+#endif
 
 namespace tenon::driver {
+
+#ifdef TENON_NATIVE
 namespace {
 
 // Elements that are worth a thread; eager's own number.
@@ -63,5 +68,11 @@ Native make_native(const ir::Graph& graph) {
   native.graph = passes::fuse(graph, groups);
   return native;
 }
+
+bool has_native() { return true; }
+#else
+Native make_native(const ir::Graph&) { throw InternalError("this build generates no code"); }
+bool has_native() { return false; }
+#endif
 
 }  // namespace tenon::driver

@@ -15,6 +15,9 @@ struct Native {
   std::vector<runtime::KernelStep> kernels;
 };
 
+// False in a build without code generation.
+bool has_native();
+
 // Equal kernels are compiled once in a process.
 Native make_native(const ir::Graph& graph);
 

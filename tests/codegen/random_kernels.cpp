@@ -2,7 +2,8 @@
 // right behind its buffers and again with guard pages right in front of them, as one range and as
 // several ranges; all runs of one tier must agree bit for bit.
 //
-//   random_kernels [--seconds 20] [--seed N] [--one SEED [--tier NAME]]
+//   random_kernels [--seconds 20] [--seed N] [--one SEED] [--tier NAME] [--sleef libtorch_cpu.so]
+#include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -117,6 +118,7 @@ bool one(uint64_t seed, std::optional<Tier> only, Tally& tally) {
   ++tally.kernels;
   for (Tier tier : codegen::kTiers) {
     if (tier > codegen::best_tier() || (only && tier != *only)) continue;
+    codegen::llvm_text(r.kernel, tier);  // throws if LLVM finds it malformed
     auto code = codegen::compile(r.kernel, tier);
     for (size_t i = 0; i < before.size(); ++i, ++tally.runs) {
       std::string problem = check(r, *code, before[i], expected[i], random);
@@ -147,6 +149,7 @@ int main(int argc, char** argv) {
     if (flag == "--seconds") seconds = std::stod(value);
     if (flag == "--seed") seed = std::stoull(value);
     if (flag == "--one") only = std::stoull(value);
+    if (flag == "--sleef" && !dlopen(value.c_str(), RTLD_NOW | RTLD_GLOBAL)) return std::fprintf(stderr, "%s\n", dlerror()), 2;
     for (Tier t : tenon::codegen::kTiers)
       if (flag == "--tier" && value == tier_name(t)) tier = t;
   }

@@ -96,6 +96,12 @@ std::vector<ProgramEntry>& corpus() {
   return entries;
 }
 
+std::vector<std::string> graph_backends() {
+  std::vector<std::string> names = backends();
+  std::erase(names, "none");
+  return names;
+}
+
 std::string compare_with_eager(const ProgramEntry& entry, const std::string& backend, Trust trust) {
   Side eager(entry), compiled(entry);
   uint64_t quarantined = tenon::stats().quarantined;

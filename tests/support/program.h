@@ -46,6 +46,9 @@ struct RegisterProgram {
 };
 #define TENON_PROGRAM(Type) static const ::tenon::test::RegisterProgram register_##Type(#Type, [] { return std::make_unique<Type>(); })
 
+// The backends that this build has for it.
+std::vector<std::string> graph_backends();
+
 // Runs twelve calls of both and returns the first difference in words, or nothing.
 std::string compare_with_eager(const ProgramEntry& entry, const std::string& backend, Trust trust);
 
