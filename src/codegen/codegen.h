@@ -1,6 +1,7 @@
 // Loop kernel in, callable machine code out. The only folder that uses LLVM, and its headers stay
-// inside. What a kernel's text says is computed bit for bit: nothing is contracted or reassociated,
-// except that sums may keep their partial sums in any fixed order and in more bits.
+// inside. What a kernel's text says is computed bit for bit: nothing is contracted or reassociated.
+// Only sums are free: their order is fixed by the loop's extent and the tier, partial sums have more
+// bits, and a product that nobody else reads is added with one rounding.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +32,7 @@ std::string object(const ir::loop::Kernel& kernel, Tier tier);
 // Brings an object file of this tier's CPU into memory.
 std::shared_ptr<const Code> load(const std::string& object);
 
-// Both of these at once. All functions here may run on many threads at once. The kernel must hold to
+// Both of these in one. All functions here may run on many threads at once. The kernel must hold to
 // the rules of verify.h; what the CPU lacks is not checked.
 std::shared_ptr<const Code> compile(const ir::loop::Kernel& kernel, Tier tier);
 

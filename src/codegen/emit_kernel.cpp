@@ -133,11 +133,12 @@ Value* Emitter::size(const Size& size) {
 
 Value* Emitter::in_front(const void* key, llvm::function_ref<Value*()> make) {
   if (!frame_) return make();
-  Value*& made = frame_->made_in_front[key];
-  if (made) return made;
+  if (Value* made = frame_->made_in_front.lookup(key)) return made;
   llvm::IRBuilderBase::InsertPointGuard guard(b_);
   b_.SetInsertPoint(frame_->before->getTerminator());
-  return made = make();
+  Value* made = make();
+  frame_->made_in_front[key] = made;
+  return made;
 }
 
 Value* Emitter::part(Reg reg, int which) {
