@@ -1,11 +1,13 @@
 #include "driver/backends.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "capture/listener.h"
+#include "driver/graphs.h"
 #include "driver/stats.h"
 #include "ir/graph/print.h"
 #include "planner/reuse.h"
@@ -23,19 +25,23 @@ Registry& registry() {
   return *r;
 }
 
+constexpr const char* kBuiltIn[] = {"none", "eager", "aot_eager", "aten"};
+
+bool is_built_in(const std::string& name) { return std::find(std::begin(kBuiltIn), std::end(kBuiltIn), name) != std::end(kBuiltIn); }
+
 }  // namespace
 
 void register_backend(const std::string& name, Backend backend) {
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
-  if (name == "none" || name == "eager" || name == "aot_eager" || !r.own.emplace(name, std::move(backend)).second)
+  if (is_built_in(name) || !r.own.emplace(name, std::move(backend)).second)
     throw UserError(ErrorCode::backend, "a backend named '" + name + "' exists already; choose another name");
 }
 
 std::vector<std::string> backends() {
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
-  std::vector<std::string> names = {"none", "eager", "aot_eager"};
+  std::vector<std::string> names(std::begin(kBuiltIn), std::end(kBuiltIn));
   for (auto& [name, backend] : r.own) names.push_back(name);
   return names;
 }
@@ -77,11 +83,12 @@ std::vector<at::Tensor> Executable::run_kernels(std::vector<at::Tensor> inputs, 
 
 BackendKind backend_kind(const std::string& name) {
   if (name == "none") return BackendKind::none;
-  if (name == "eager" || name == "aot_eager") return BackendKind::graphs;
+  if (is_built_in(name)) return BackendKind::graphs;
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
   if (r.own.count(name)) return BackendKind::graphs;
-  std::string known = "none, eager, aot_eager";
+  std::string known;
+  for (const char* other : kBuiltIn) known += std::string(known.empty() ? "" : ", ") + other;
   for (auto& [other, backend] : r.own) known += ", " + other;
   throw UserError(ErrorCode::backend, "no backend is named '" + name + "'; there are: " + known);
 }
@@ -102,8 +109,14 @@ std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph,
   if (options.verify > 0)
     verifier = std::make_shared<const Verifier>(options.verify,
                                                 std::make_shared<const runtime::Interpreter>(graph, no_reuse(reuse), resources, off));
-  // A wrong result that goes away with `eager` comes from the planner.
+  // A wrong result that goes away with `eager` comes from the planner; one that comes with `aten`, from the passes.
   if (options.backend == "eager") reuse = no_reuse(std::move(reuse));
+  std::vector<passes::PassRun> passes;
+  if (options.backend == "aten") {
+    passes = passes::run_all(graph);
+    check_graph(graph);
+    reuse = planner::plan_reuse(graph);
+  }
   auto op_by_op = std::make_shared<const runtime::Interpreter>(std::move(graph), std::move(reuse), resources, off);
   Runner own;
   Registry& r = registry();
@@ -115,7 +128,7 @@ std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph,
     own = make(ir::print(op_by_op->graph()),
                [op_by_op](std::vector<at::Tensor> inputs) { return run_op_by_op(*op_by_op, std::move(inputs)); });
   }
-  return std::make_shared<const Executable>(std::move(op_by_op), std::move(own), std::move(verifier));
+  return std::make_shared<const Executable>(std::move(op_by_op), std::move(own), std::move(verifier), std::move(passes));
 }
 
 }  // namespace driver

@@ -3,7 +3,9 @@
 #include <unordered_map>
 
 #include "ir/graph/print.h"
+#include "ops/table.h"
 #include "passes/memory.h"
+#include "passes/node.h"
 #include "passes/rewrite.h"
 
 namespace tenon::passes {
@@ -34,8 +36,11 @@ class Eliminator {
 
  private:
   // Equal keys: the same op, operands and constants, bit for bit (text tells 0.0 from -0.0), and the
-  // same types. Empty for a constant whose text does not say all: there is more than one NaN.
+  // same types. Of a view the types say all. Empty for a constant whose text does not: there is more
+  // than one NaN.
   std::string key(const ir::Node& node) const {
+    if (ops::view_kind(node.op) != ops::View::none && only_result(node) != kNoValue && operand(node, 0) != kNoValue)
+      return "view %" + std::to_string(operand(node, 0)) + " " + described(graph_.values[only_result(node)]);
     std::string text = node.op;
     for (const ir::Argument& arg : node.args) {
       if (const auto* id = std::get_if<ValueId>(&arg)) {

@@ -9,8 +9,12 @@
 #include "base/error.h"
 #include "ir/graph/print.h"
 #include "ir/graph/verify.h"
+#include "passes/canonicalise.h"
+#include "passes/eliminate_casts.h"
 #include "passes/eliminate_common.h"
 #include "passes/eliminate_dead.h"
+#include "passes/fold.h"
+#include "passes/simplify_views.h"
 
 namespace tenon::passes {
 namespace {

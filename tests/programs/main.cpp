@@ -19,7 +19,7 @@ class EqualsEager : public testing::Test {
 void register_corpus() {
   for (size_t i = 0; i < corpus().size(); ++i)
     for (Trust trust : {Trust::checked, Trust::pure})
-      for (std::string backend : {"eager", "aot_eager"}) {
+      for (std::string backend : {"eager", "aot_eager", "aten"}) {
         std::string name = corpus()[i].name + "." + backend + (trust == Trust::pure ? ".pure" : "");
         testing::RegisterTest("Corpus", name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
                               [=]() -> testing::Test* { return new EqualsEager(i, backend, trust); });

@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   using namespace tenon::test;
   for (size_t i = 0; i < corpus().size(); ++i)
-    for (std::string backend : {"eager", "aot_eager"})
+    for (std::string backend : {"eager", "aot_eager", "aten"})
       for (bool grad_mode : {true, false}) {
         std::string name = corpus()[i].name + "." + backend + (grad_mode ? "" : ".no_grad");
         testing::RegisterTest("Traps", name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
