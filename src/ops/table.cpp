@@ -14,6 +14,7 @@ std::unordered_map<std::string, Facts> build() {
 #define TENON_FILL(op, argument, number) table[op].fill = Fill{argument, number};
 #define TENON_FUNCTIONAL(op, twin) table[op].functional = twin;
 #define TENON_TENSOR_FORM(op, twin) table[op].tensor_form = twin;
+#define TENON_ROUNDS_OTHERWISE(op) table[op].rounds_otherwise = true;
 #include "ops/ops.def"
 #undef TENON_BREAK
 #undef TENON_MAY_THROW
@@ -24,6 +25,7 @@ std::unordered_map<std::string, Facts> build() {
 #undef TENON_FILL
 #undef TENON_FUNCTIONAL
 #undef TENON_TENSOR_FORM
+#undef TENON_ROUNDS_OTHERWISE
   return table;
 }
 

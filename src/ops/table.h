@@ -43,8 +43,9 @@ struct Facts {
   std::vector<HiddenWrite> hidden_writes;
   View view = View::none;
   std::optional<Fill> fill;
-  std::string functional;   // the op that does to a new tensor what this one does to its first operand
-  std::string tensor_form;  // the op that takes a 0-d tensor where this one takes a number as its second argument
+  std::string functional;         // the op that does to a new tensor what this one does to its first operand
+  std::string tensor_form;        // the op that takes a 0-d tensor where this one takes a number as its second argument
+  bool rounds_otherwise = false;  // than these two, bf16 and f16
 };
 
 View view_kind(const std::string& op);

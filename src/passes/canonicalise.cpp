@@ -82,12 +82,18 @@ class Canonicaliser {
     return true;
   }
 
-  bool make_functional(ir::Node& node) {
+  const ops::Facts* twins(const ir::Node& node) const {
     const ops::Facts* facts = ops::find(node.op);
+    if (!facts || !facts->rounds_otherwise || only_result(node) == kNoValue) return facts;
+    DType dtype = type(only_result(node)).dtype;
+    return dtype == DType::bf16 || dtype == DType::f16 ? nullptr : facts;
+  }
+
+  bool make_functional(ir::Node& node) {
     if (!overwrites_own(node)) return false;
-    ValueId before = node.writes[0].before;
     if (node.op == "aten::copy_") return copy_instead(node);
-    if (!facts || facts->functional.empty() || !twin_gives_same_type(node, type(before))) return false;
+    const ops::Facts* facts = twins(node);
+    if (!facts || facts->functional.empty() || !twin_gives_same_type(node, type(node.writes[0].before))) return false;
     node.op = facts->functional;
     node.writes.clear();
     return true;
@@ -102,8 +108,8 @@ class Canonicaliser {
     return true;
   }
 
-  static bool number_to_tensor(ir::Node& node) {
-    const ops::Facts* facts = ops::find(node.op);
+  bool number_to_tensor(ir::Node& node) const {
+    const ops::Facts* facts = twins(node);
     const ir::Attribute* attribute = constant(node, 1);
     if (!facts || facts->tensor_form.empty() || !attribute) return false;
     ir::NumberTensor number;
