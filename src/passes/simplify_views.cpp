@@ -6,6 +6,7 @@
 #include "ops/table.h"
 #include "passes/layout.h"
 #include "passes/memory.h"
+#include "passes/node.h"
 #include "passes/rewrite.h"
 
 namespace tenon::passes {
@@ -16,10 +17,6 @@ using ir::ValueId;
 using ops::View;
 
 using Dims = std::vector<int64_t>;
-
-const ir::Attribute* constant(const ir::Node& node, size_t index) {
-  return index < node.args.size() ? std::get_if<ir::Attribute>(&node.args[index]) : nullptr;
-}
 
 // Dimension d of the result is dimension order[d] of the operand; empty if the node does not say.
 Dims order_of(const ir::Node& node, size_t rank) {
@@ -36,13 +33,12 @@ Dims order_of(const ir::Node& node, size_t rank) {
     return order;
   }
   if (node.op == "aten::permute") {
-    const auto* dims = constant(node, 1) ? std::get_if<Dims>(constant(node, 1)) : nullptr;
+    const auto* dims = constant<Dims>(node, 1);
     if (!dims || dims->size() != rank) return {};
     for (size_t d = 0; d < rank; ++d) order[d] = wrapped((*dims)[d]);
     return fits ? order : Dims();
   }
-  const auto* a = constant(node, 1) ? std::get_if<int64_t>(constant(node, 1)) : nullptr;
-  const auto* b = constant(node, 2) ? std::get_if<int64_t>(constant(node, 2)) : nullptr;
+  const auto *a = constant<int64_t>(node, 1), *b = constant<int64_t>(node, 2);
   if (node.op != "aten::transpose.int" || !a || !b || rank == 0) return {};
   std::swap(order[static_cast<size_t>(wrapped(*a))], order[static_cast<size_t>(wrapped(*b))]);
   return fits ? order : Dims();
@@ -107,6 +103,11 @@ class Simplifier {
     if (base == kNoValue) return false;
     View kind = ops::view_kind(node.op), below = ops::view_kind(maker_[middle]->op);
     if (kind == View::strided) {
+      // Without an offset it starts where its operand does, which of an input nobody promised.
+      if (!constant<int64_t>(node, 3)) {
+        if (memory_.holds_input(result) || node.args.size() != 4) return false;
+        node.args[3] = ir::Attribute(type(result).offset);
+      }
       while (operand_of_view(base) != kNoValue) base = operand_of_view(base);
       start_from(node, base);
       return true;
