@@ -6,7 +6,6 @@
 
 #include <cstring>
 #include <limits>
-#include <sstream>
 
 #include "bridge/convert.h"
 #include "capture/listener.h"
@@ -22,6 +21,24 @@ using ir::ValueId;
 bool overwrites_first(const std::string& op) {
   size_t dot = op.find('.');
   return op[(dot == std::string::npos ? op.size() : dot) - 1] == '_';
+}
+
+std::vector<at::Tensor> run(const ir::Graph& graph, ir::Reuse reuse, const std::vector<at::Tensor>& inputs) {
+  return runtime::Interpreter(graph, std::move(reuse), {}, capture::keys_above_backends()).run(inputs, runtime::RunMode::kernels);
+}
+
+std::string unlike(const at::Tensor& expected, const at::Tensor& got) {
+  if (got.scalar_type() != expected.scalar_type()) return "another element type";
+  if (got.sizes() != expected.sizes()) return "other sizes";
+  if (got.strides() != expected.strides()) return "other strides";
+  at::Tensor a = expected.contiguous(), b = got.contiguous();
+  const char* x = static_cast<const char*>(a.const_data_ptr());
+  const char* y = static_cast<const char*>(b.const_data_ptr());
+  auto size = static_cast<int64_t>(a.itemsize());
+  for (int64_t i = 0; i < a.numel(); ++i)
+    if (std::memcmp(x + i * size, y + i * size, static_cast<size_t>(size)) != 0)
+      return "element " + std::to_string(i) + " of " + std::to_string(a.numel());
+  return "";
 }
 
 }  // namespace
@@ -72,22 +89,28 @@ std::string EagerGraph::compare(size_t (*pass)(ir::Graph&), ValueId output) {
   ir::verify(graph_);
   changes = pass(graph_);
   ir::verify(graph_);
-  runtime::Interpreter interpreter(graph_, planner::plan_reuse(graph_), {}, capture::keys_above_backends());
-  at::Tensor got = interpreter.run(inputs_, runtime::RunMode::kernels)[0];
-  const at::Tensor& expected = tensors_[output];
-  if (got.scalar_type() != expected.scalar_type()) return "another element type";
-  if (got.sizes() != expected.sizes()) return "other sizes";
-  if (got.strides() != expected.strides()) return "other strides";
-  at::Tensor a = expected.contiguous(), b = got.contiguous();
-  const char* x = static_cast<const char*>(a.const_data_ptr());
-  const char* y = static_cast<const char*>(b.const_data_ptr());
-  auto size = static_cast<int64_t>(a.itemsize());
-  for (int64_t i = 0; i < a.numel(); ++i)
-    if (std::memcmp(x + i * size, y + i * size, static_cast<size_t>(size)) != 0) {
-      std::ostringstream out;
-      out << "element " << i << " of " << a.numel();
-      return out.str();
+  return unlike(tensors_[output], run(graph_, planner::plan_reuse(graph_), inputs_)[0]);
+}
+
+std::string EagerGraph::difference(const ir::Graph& before, const ir::Graph& after) const {
+  std::vector<at::Tensor> mine, theirs;
+  for (const at::Tensor& t : inputs_) mine.push_back(bridge::copy_keeping_layout(t)), theirs.push_back(bridge::copy_keeping_layout(t));
+  ir::Reuse plain = planner::plan_reuse(before);
+  for (auto& writes : plain.in_place) writes.assign(writes.size(), false);
+  plain.no_op.assign(plain.no_op.size(), false);
+  plain.written_already.assign(plain.written_already.size(), false);
+  for (at::Tensor& t : run(before, std::move(plain), mine)) mine.push_back(std::move(t));
+  for (at::Tensor& t : run(after, planner::plan_reuse(after), theirs)) theirs.push_back(std::move(t));
+  for (size_t i = 0; i < mine.size(); ++i) {
+    std::string which = i < inputs_.size() ? "input " + std::to_string(i) : "output " + std::to_string(i - inputs_.size());
+    if (std::string d = unlike(mine[i], theirs[i]); !d.empty()) return which + ": " + d;
+    if (mine[i].storage_offset() != theirs[i].storage_offset()) return which + ": another offset";
+    for (size_t k = 0; k < i; ++k) {
+      bool empty = mine[i].numel() == 0 || mine[k].numel() == 0;  // whose memory that is nobody can tell
+      if (!empty && mine[i].is_alias_of(mine[k]) != theirs[i].is_alias_of(theirs[k])) return which + " shares memory differently";
+      if (!empty && theirs[i].is_same(theirs[k])) return which + " is the same object as another";
     }
+  }
   return "";
 }
 

@@ -26,6 +26,10 @@ class EagerGraph {
   std::string compare(size_t (*pass)(ir::Graph&), ir::ValueId output);
   size_t changes = 0;
 
+  // Runs both, the first one without reuse of memory: what differs in outputs, inputs afterwards, and in
+  // what shares memory with what.
+  std::string difference(const ir::Graph& before, const ir::Graph& after) const;
+
   const at::Tensor& tensor(ir::ValueId id) const { return tensors_[id]; }
   const ir::Graph& graph() const { return graph_; }  // after compare: as the pass left it
 
