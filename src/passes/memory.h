@@ -19,7 +19,6 @@ class Memory {
   explicit Memory(const ir::Graph& graph);
 
   bool same(ir::ValueId a, ir::ValueId b) const { return find(a) == find(b); }
-  bool is_output(ir::ValueId id) const { return output_[id]; }
   bool holds_input(ir::ValueId id) const { return input_[find(id)]; }
   bool holds_output(ir::ValueId id) const { return returned_[find(id)]; }
   bool is_written(ir::ValueId id) const { return written_[find(id)]; }
