@@ -1,26 +1,20 @@
 // tenon-opt: graph text in, passes, graph text out. For people and for golden tests.
-//   tenon-opt [--pass NAME]... [--reuse] [--dot] [--no-verify] [FILE]
+//   tenon-opt [--pass NAME | --all]... [--reuse] [--dot] [--no-verify] [FILE]
 #include <fstream>
-#include <functional>
 #include <iostream>
 #include <iterator>
-#include <map>
 
 #include "base/error.h"
 #include "ir/graph/dot.h"
 #include "ir/graph/parse.h"
 #include "ir/graph/print.h"
 #include "ir/graph/verify.h"
-#include "passes/eliminate_dead.h"
+#include "passes/runner.h"
 #include "planner/reuse.h"
 
 namespace {
 
-const std::map<std::string, std::function<void(tenon::ir::Graph&)>> kPasses = {
-#define TENON_PASS(name, what) {#name, [](tenon::ir::Graph& g) { tenon::passes::name(g); }},
-#include "passes/passes.def"
-#undef TENON_PASS
-};
+constexpr const char* kAll = "--all";
 
 void print_reuse(const tenon::ir::Graph& graph) {
   tenon::ir::Reuse reuse = tenon::planner::plan_reuse(graph);
@@ -34,7 +28,7 @@ void print_reuse(const tenon::ir::Graph& graph) {
 }
 
 int usage() {
-  std::cerr << "usage: tenon-opt [--pass NAME]... [--reuse] [--dot] [--no-verify] [FILE]\npasses:\n";
+  std::cerr << "usage: tenon-opt [--pass NAME | --all]... [--reuse] [--dot] [--no-verify] [FILE]\npasses:\n";
 #define TENON_PASS(name, what) std::cerr << "  " #name "  " what "\n";
 #include "passes/passes.def"
 #undef TENON_PASS
@@ -49,7 +43,8 @@ int main(int argc, char** argv) {
   bool dot = false, reuse = false, verify = true;
   for (int i = 1; i < argc; ++i) {
     std::string arg = argv[i];
-    if (arg == "--pass" && i + 1 < argc && kPasses.count(argv[i + 1])) passes.push_back(argv[++i]);
+    if (arg == "--pass" && i + 1 < argc) passes.push_back(argv[++i]);
+    else if (arg == "--all") passes.push_back(kAll);
     else if (arg == "--dot") dot = true;
     else if (arg == "--reuse") reuse = true;
     else if (arg == "--no-verify") verify = false;
@@ -67,8 +62,8 @@ int main(int argc, char** argv) {
     tenon::ir::Graph graph = tenon::ir::parse(text);
     if (verify) tenon::ir::verify(graph);
     for (const std::string& name : passes) {
-      kPasses.at(name)(graph);
-      if (verify) tenon::ir::verify(graph);
+      if (name == kAll) tenon::passes::run_all(graph);
+      else tenon::passes::run_pass(name, graph);
     }
     if (reuse) print_reuse(graph);
     else std::cout << (dot ? tenon::ir::dot(graph) : tenon::ir::print(graph));

@@ -1,5 +1,6 @@
 #include "driver/backends.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -7,6 +8,7 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "capture/listener.h"
+#include "driver/graphs.h"
 #include "driver/native.h"
 #include "driver/stats.h"
 #include "ir/graph/print.h"
@@ -26,20 +28,30 @@ Registry& registry() {
   return *r;
 }
 
+const std::vector<std::string>& built_in() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all = {"none", "eager", "aot_eager", "aten"};
+    if (driver::has_native()) all.push_back("native");
+    return all;
+  }();
+  return names;
+}
+
+bool is_built_in(const std::string& name) { return std::count(built_in().begin(), built_in().end(), name) > 0; }
+
 }  // namespace
 
 void register_backend(const std::string& name, Backend backend) {
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
-  if (name == "none" || name == "eager" || name == "aot_eager" || name == "native" || !r.own.emplace(name, std::move(backend)).second)
+  if (is_built_in(name) || !r.own.emplace(name, std::move(backend)).second)
     throw UserError(ErrorCode::backend, "a backend named '" + name + "' exists already; choose another name");
 }
 
 std::vector<std::string> backends() {
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
-  std::vector<std::string> names = {"none", "eager", "aot_eager"};
-  if (driver::has_native()) names.push_back("native");
+  std::vector<std::string> names = built_in();
   for (auto& [name, backend] : r.own) names.push_back(name);
   return names;
 }
@@ -82,11 +94,12 @@ std::vector<at::Tensor> Executable::run_kernels(std::vector<at::Tensor> inputs, 
 
 BackendKind backend_kind(const std::string& name) {
   if (name == "none") return BackendKind::none;
-  if (name == "eager" || name == "aot_eager" || (name == "native" && has_native())) return BackendKind::graphs;
+  if (is_built_in(name)) return BackendKind::graphs;
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
   if (r.own.count(name)) return BackendKind::graphs;
-  std::string known = has_native() ? "none, eager, aot_eager, native" : "none, eager, aot_eager";
+  std::string known;
+  for (const std::string& other : built_in()) known += (known.empty() ? "" : ", ") + other;
   for (auto& [other, backend] : r.own) known += ", " + other;
   throw UserError(ErrorCode::backend, "no backend is named '" + name + "'; there are: " + known);
 }
@@ -114,8 +127,14 @@ std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph,
     verifier = std::make_shared<const Verifier>(fraction, interpret(graph), native ? interpret(runtime::widen(graph)) : nullptr,
                                                 native && check_kernels);
   }
-  // A wrong result that goes away with `eager` comes from the planner.
+  // A wrong result that goes away with `eager` comes from the planner; one that comes with `aten`, from the passes.
   if (options.backend == "eager") reuse = no_reuse(std::move(reuse));
+  std::vector<passes::PassRun> passes;
+  if (options.backend == "aten" || native) {
+    passes = passes::run_all(graph);
+    check_graph(graph);
+    reuse = planner::plan_reuse(graph);
+  }
   std::shared_ptr<const runtime::Interpreter> kernels;
   if (native) {
     Native fused = make_native(graph);
@@ -134,7 +153,8 @@ std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph,
     own = make(ir::print(op_by_op->graph()),
                [op_by_op](std::vector<at::Tensor> inputs) { return run_op_by_op(*op_by_op, std::move(inputs)); });
   }
-  return std::make_shared<const Executable>(std::move(op_by_op), std::move(kernels), std::move(own), std::move(verifier));
+  return std::make_shared<const Executable>(std::move(op_by_op), std::move(kernels), std::move(own), std::move(verifier),
+                                            std::move(passes));
 }
 
 }  // namespace driver

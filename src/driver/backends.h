@@ -7,6 +7,7 @@
 
 #include "capture/functionalize.h"
 #include "driver/verify.h"
+#include "passes/runner.h"
 #include "runtime/interpreter.h"
 #include "tenon/compile.h"
 
@@ -16,12 +17,18 @@ class Executable {
  public:
   // `kernels` may be null, `own` empty: then every node is a call of ATen.
   Executable(std::shared_ptr<const runtime::Interpreter> op_by_op, std::shared_ptr<const runtime::Interpreter> kernels, Runner own,
-             std::shared_ptr<const Verifier> verifier)
-      : op_by_op_(std::move(op_by_op)), kernels_(std::move(kernels)), own_(std::move(own)), verifier_(std::move(verifier)) {}
+             std::shared_ptr<const Verifier> verifier, std::vector<passes::PassRun> passes)
+      : op_by_op_(std::move(op_by_op)),
+        kernels_(std::move(kernels)),
+        own_(std::move(own)),
+        verifier_(std::move(verifier)),
+        passes_(std::move(passes)) {}
 
   // `scalars`: one per scalar of the graph, or none for the recorded ones.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, runtime::RunMode mode, c10::ArrayRef<double> scalars = {}) const;
   const ir::Graph& graph() const { return op_by_op_->graph(); }
+  // What the passes did to the graph; empty where none ran.
+  const std::vector<passes::PassRun>& passes() const { return passes_; }
   // Why it does not serve any more, or nothing.
   std::string quarantine() const { return verifier_ && verifier_->quarantined() ? verifier_->report() : ""; }
 
@@ -32,6 +39,7 @@ class Executable {
   std::shared_ptr<const runtime::Interpreter> kernels_;
   Runner own_;
   std::shared_ptr<const Verifier> verifier_;
+  std::vector<passes::PassRun> passes_;
   mutable std::atomic<size_t> runs_{0};
 };
 

@@ -1,7 +1,5 @@
 #include "ops/table.h"
 
-#include <unordered_map>
-
 namespace tenon::ops {
 namespace {
 
@@ -12,21 +10,40 @@ std::unordered_map<std::string, Facts> build() {
 #define TENON_BIRTH(op) table[op].birth = true;
 #define TENON_HIDDEN_WRITE(op, operand, flag) table[op].hidden_writes.push_back({operand, flag});
 #define TENON_OVERWRITE(op, operand) table[op].overwrites = operand;
+#define TENON_VIEW(op, kind) table[op].view = View::kind;
+#define TENON_FILL(op, argument, number) table[op].fill = Fill{argument, number};
+#define TENON_FUNCTIONAL(op, twin) table[op].functional = twin;
+#define TENON_TENSOR_FORM(op, twin) table[op].tensor_form = twin;
+#define TENON_ROUNDS_OTHERWISE(op) table[op].rounds_otherwise = true;
 #include "ops/ops.def"
 #undef TENON_BREAK
 #undef TENON_MAY_THROW
 #undef TENON_BIRTH
 #undef TENON_HIDDEN_WRITE
 #undef TENON_OVERWRITE
+#undef TENON_VIEW
+#undef TENON_FILL
+#undef TENON_FUNCTIONAL
+#undef TENON_TENSOR_FORM
+#undef TENON_ROUNDS_OTHERWISE
   return table;
 }
 
 }  // namespace
 
-const Facts* find(const std::string& op) {
+const std::unordered_map<std::string, Facts>& all() {
   static const std::unordered_map<std::string, Facts> table = build();
-  auto it = table.find(op);
-  return it == table.end() ? nullptr : &it->second;
+  return table;
+}
+
+const Facts* find(const std::string& op) {
+  auto it = all().find(op);
+  return it == all().end() ? nullptr : &it->second;
+}
+
+View view_kind(const std::string& op) {
+  const Facts* facts = find(op);
+  return facts ? facts->view : View::none;
 }
 
 }  // namespace tenon::ops

@@ -1,8 +1,10 @@
-// The op table: what capture must know about an op beyond its schema. Rows live in ops.def.
+// The op table: what capture and the passes must know about an op beyond its schema. Rows live in ops.def.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace tenon::ops {
@@ -17,15 +19,39 @@ struct HiddenWrite {
   int flag;
 };
 
+// How the only result of an op looks at the memory of its first operand.
+enum class View : uint8_t {
+  none,
+  same,     // as it is
+  reshape,  // other sizes, the same elements in the same order
+  permute,  // the dimensions in another order
+  expand,   // dimensions of one element repeated
+  part,     // some of the elements
+  strided,  // any; whatever the operand looked like
+};
+
+struct Fill {
+  int argument;  // or -1:
+  int number;
+};
+
 struct Facts {
   std::optional<Break> breaks;
   bool birth = false;
   bool may_throw = false;  // on the contents of its operands
   int overwrites = -1;     // the operand that it fills without reading it
   std::vector<HiddenWrite> hidden_writes;
+  View view = View::none;
+  std::optional<Fill> fill;
+  std::string functional;         // the op that does to a new tensor what this one does to its first operand
+  std::string tensor_form;        // the op that takes a 0-d tensor where this one takes a number as its second argument
+  bool rounds_otherwise = false;  // than these two, bf16 and f16
 };
+
+View view_kind(const std::string& op);
 
 // Facts of the op with this full name ("aten::add.Tensor"), or nullptr for an ordinary op.
 const Facts* find(const std::string& op);
+const std::unordered_map<std::string, Facts>& all();
 
 }  // namespace tenon::ops

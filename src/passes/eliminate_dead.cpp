@@ -1,5 +1,7 @@
 #include "passes/eliminate_dead.h"
 
+#include "passes/rewrite.h"
+
 namespace tenon::passes {
 
 size_t eliminate_dead(ir::Graph& graph) {
@@ -19,16 +21,9 @@ size_t eliminate_dead(ir::Graph& graph) {
     ir::for_each_operand(node, [&](ir::ValueId id) { live[id] = true; });
   }
 
-  std::vector<ir::Node> nodes;
-  size_t backward = graph.backward_start;
-  for (size_t i = 0; i < keep.size(); ++i) {
-    if (i == backward) graph.backward_start = nodes.size();
-    if (keep[i]) nodes.push_back(std::move(graph.nodes[i]));
-  }
-  if (backward != SIZE_MAX && backward >= keep.size()) graph.backward_start = nodes.size();
-  size_t gone = keep.size() - nodes.size();
-  graph.nodes = std::move(nodes);
-  return gone;
+  size_t before = graph.nodes.size();
+  keep_nodes(graph, keep);
+  return before - graph.nodes.size();
 }
 
 }  // namespace tenon::passes

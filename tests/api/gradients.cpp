@@ -229,6 +229,6 @@ TEST_P(Gradients, NothingDifferentiatedForManyCalls) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Gradients, testing::Values("eager", "aot_eager"));
+INSTANTIATE_TEST_SUITE_P(Backends, Gradients, testing::Values("eager", "aot_eager", "aten"));
 
 }  // namespace tenon::test

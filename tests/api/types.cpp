@@ -126,7 +126,7 @@ TEST(Types, C6BackendsAgreeAndOneCanBeAdded) {
     };
   });
   Tensor x = torch::randn({3});
-  for (std::string backend : {"none", "eager", "aot_eager", "counting"}) {
+  for (std::string backend : {"none", "eager", "aot_eager", "aten", "counting"}) {
     auto fast = tenon::compile([](Tensor t) { return t.sin() * 2; }, {.backend = backend});
     for (int i = 0; i < 4; ++i) EXPECT_EQ(difference(x.sin() * 2, fast(x)), "") << backend;
   }

@@ -57,7 +57,7 @@ TEST(Errors, C4WithoutFullgraphTheBreakIsListed) {
 }
 
 TEST(Errors, C6UnknownBackend) {
-  expect_error(ErrorCode::backend, {"'fastest'", "none, eager, aot_eager"},
+  expect_error(ErrorCode::backend, {"'fastest'", "none, eager, aot_eager, aten"},
                [] { tenon::compile([](Tensor x) { return x; }, {.backend = "fastest"}); });
 }
 

@@ -2,7 +2,7 @@
 //
 //   --seconds N    stop after N seconds          --count N   stop after N programs
 //   --seed S       the first seed                --one S     only this seed, with its program printed
-//   --way W        eager, aot_eager, eager:pure or aot_eager:pure; by default two of them, by seed, and all for --one
+//   --way W        eager, aot_eager or aten, with :pure or without; by default two of them, by seed, and all for --one
 //   --failures N   stop after N wrong programs   --quick     do not minimise
 //   --why          why programs were not answered by a graph
 #include <ATen/Parallel.h>
@@ -32,8 +32,10 @@ struct Flags {
 
   std::vector<std::string> ways_for(uint64_t seed) const {
     if (!ways.empty()) return ways;
-    if (one) return {"eager", "aot_eager", "eager:pure", "aot_eager:pure"};
-    return seed % 2 ? std::vector<std::string>{"eager", "aot_eager:pure"} : std::vector<std::string>{"aot_eager", "eager:pure"};
+    if (one) return {"eager", "aot_eager", "aten", "eager:pure", "aot_eager:pure", "aten:pure"};
+    static const std::vector<std::string> pairs[] = {
+        {"aot_eager", "eager:pure"}, {"eager", "aot_eager:pure"}, {"aten", "eager:pure"}, {"eager", "aten:pure"}};
+    return pairs[seed % 4];
   }
 };
 

@@ -86,7 +86,8 @@ void walk(uint64_t seed, bool print, Totals& totals) {
   torch::manual_seed(seed);
   Walker compiled(copy);
   Surroundings where;
-  std::string backend = seed % 2 ? "eager" : "aot_eager";
+  static const char* backends[] = {"aot_eager", "eager", "aten"};
+  std::string backend = backends[seed % 3];
   auto fast = tenon::compile([&](const Tensor& x) { return run(compiled, where, x); }, {.backend = backend});
   ++totals.walks;
   std::vector<std::string> actions;

@@ -1,0 +1,142 @@
+#include "passes/canonicalise.h"
+
+#include <algorithm>
+
+#include "ops/table.h"
+#include "passes/copies.h"
+#include "passes/layout.h"
+#include "passes/memory.h"
+#include "passes/node.h"
+
+namespace tenon::passes {
+namespace {
+
+using ir::DType;
+using ir::kNoValue;
+using ir::TensorType;
+using ir::ValueId;
+
+class Canonicaliser {
+ public:
+  explicit Canonicaliser(ir::Graph& graph) : graph_(graph), memory_(graph) {}
+
+  size_t run() {
+    size_t changes = 0;
+    for (ir::Node& node : graph_.nodes) {
+      bool changed = make_functional(node);
+      changed |= number_to_tensor(node);
+      changed |= spell_one_copy(node);
+      changes += changed;
+    }
+    return changes;
+  }
+
+ private:
+  const TensorType& type(ValueId id) const { return graph_.values[id].type; }
+
+  // It overwrites its first operand, all of a tensor that this graph made, laid out in order, and
+  // nothing else; the result is the operand.
+  bool overwrites_own(const ir::Node& node) const {
+    if (node.ordered || node.writes.size() != 1 || node.writes[0].argument != 0) return false;
+    const ir::Node::Write& write = node.writes[0];
+    if (operand(node, 0) != write.before || only_result(node) != write.after) return false;
+    const TensorType& own = type(write.before);
+    return graph_.values[write.before].alias_of == kNoValue && !memory_.holds_input(write.before) && is_plain(own) && numel(own) > 0 &&
+           !is_complex(own.dtype);
+  }
+
+  // In place a result is brought back to the operand's type; would it have that type anyway?
+  static bool keeps_dtype(const ir::Attribute& attribute, DType own) {
+    if (const auto* number = std::get_if<ir::NumberTensor>(&attribute)) {
+      if (number->plain) return number->dtype == own || number->dtype == DType::boolean;
+      bool fits = is_floating(own) ? !is_complex(number->dtype) : is_integer(own) && is_integer(number->dtype);
+      return fits || number->dtype == own || number->dtype == DType::boolean;
+    }
+    if (std::holds_alternative<std::complex<double>>(attribute)) return false;
+    bool real = std::holds_alternative<double>(attribute) || std::holds_alternative<ir::Scalar>(attribute);
+    bool whole = std::holds_alternative<int64_t>(attribute);
+    return is_floating(own) || (!real && (!whole || is_integer(own)));
+  }
+
+  // ATen lays a result out as the operands are, the first one first. A dimension of one element
+  // says nothing about the order, and the next operand is asked.
+  bool keeps_layout(const TensorType& other, const TensorType& own) const {
+    if (other.sizes == own.sizes && other.strides == own.strides) return true;
+    bool clear = std::none_of(own.sizes.begin(), own.sizes.end(), [](int64_t size) { return size == 1; });
+    return clear && expand_strides(other, own.sizes).has_value();
+  }
+
+  bool twin_gives_same_type(const ir::Node& node, const TensorType& own) const {
+    for (size_t i = 1; i < node.args.size(); ++i) {
+      if (const auto* id = std::get_if<ValueId>(&node.args[i])) {
+        if (*id == kNoValue) continue;
+        const TensorType& other = type(*id);
+        if (other.dtype != own.dtype && other.dtype != DType::boolean) return false;
+        if (!keeps_layout(other, own)) return false;
+      } else if (const auto* attribute = std::get_if<ir::Attribute>(&node.args[i])) {
+        if (!keeps_dtype(*attribute, own.dtype)) return false;
+      } else {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  const ops::Facts* twins(const ir::Node& node) const {
+    const ops::Facts* facts = ops::find(node.op);
+    if (!facts || !facts->rounds_otherwise || only_result(node) == kNoValue) return facts;
+    DType dtype = type(only_result(node)).dtype;
+    return dtype == DType::bf16 || dtype == DType::f16 ? nullptr : facts;
+  }
+
+  bool make_functional(ir::Node& node) {
+    if (!overwrites_own(node)) return false;
+    if (node.op == "aten::copy_") return copy_instead(node);
+    const ops::Facts* facts = twins(node);
+    if (!facts || facts->functional.empty() || !twin_gives_same_type(node, type(node.writes[0].before))) return false;
+    node.op = facts->functional;
+    node.writes.clear();
+    return true;
+  }
+
+  // What was there before does not matter.
+  bool copy_instead(ir::Node& node) {
+    ValueId source = operand(node, 1);
+    if (source == kNoValue || memory_.same(source, node.writes[0].before)) return false;
+    if (!spell_copy(graph_, node, source)) return false;
+    node.writes.clear();
+    return true;
+  }
+
+  bool number_to_tensor(ir::Node& node) const {
+    const ops::Facts* facts = twins(node);
+    const ir::Attribute* attribute = constant(node, 1);
+    if (!facts || facts->tensor_form.empty() || !attribute) return false;
+    ir::NumberTensor number;
+    if (const auto* real = std::get_if<double>(attribute)) number = {DType::f64, *real};
+    else if (const auto* scalar = std::get_if<ir::Scalar>(attribute)) number = {DType::f64, *scalar};
+    else if (const auto* whole = std::get_if<int64_t>(attribute)) number = {DType::i64, *whole};
+    else if (const auto* flag = std::get_if<bool>(attribute)) number = {DType::boolean, *flag};
+    else return false;
+    node.op = facts->tensor_form;
+    node.args[1] = ir::Attribute(number);
+    return true;
+  }
+
+  bool spell_one_copy(ir::Node& node) const {
+    if (!is_copy(graph_, node)) return false;
+    ir::Node spelled = node;
+    if (!spell_copy(graph_, spelled, operand(node, 0)) || (spelled.op == node.op && spelled.args == node.args)) return false;
+    node = std::move(spelled);
+    return true;
+  }
+
+  ir::Graph& graph_;
+  Memory memory_;
+};
+
+}  // namespace
+
+size_t canonicalise(ir::Graph& graph) { return Canonicaliser(graph).run(); }
+
+}  // namespace tenon::passes

@@ -1,0 +1,70 @@
+#include "passes/eliminate_casts.h"
+
+#include "passes/copies.h"
+#include "passes/memory.h"
+#include "passes/node.h"
+
+namespace tenon::passes {
+namespace {
+
+using ir::DType;
+using ir::ValueId;
+
+// Bits of the whole numbers that a type holds without a gap; a sign is told apart below.
+int whole_bits(DType type) {
+  switch (type) {
+    case DType::boolean:
+      return 1;
+    case DType::i8:
+      return 7;
+    case DType::u8:
+    case DType::bf16:
+      return 8;
+    case DType::f16:
+      return 11;
+    case DType::i16:
+      return 15;
+    case DType::f32:
+      return 24;
+    case DType::i32:
+      return 31;
+    case DType::f64:
+      return 53;
+    case DType::i64:
+      return 63;
+    default:
+      return 0;
+  }
+}
+
+bool has_sign(DType type) { return type != DType::boolean && type != DType::u8; }
+
+}  // namespace
+
+bool loses_nothing(DType from, DType through) {
+  if (from == DType::f32) return through == DType::f64;
+  if (!is_integer(from) && from != DType::boolean) return false;
+  return whole_bits(from) <= whole_bits(through) && (has_sign(through) || !has_sign(from));
+}
+
+size_t eliminate_casts(ir::Graph& graph) {
+  size_t changes = 0;
+  Memory memory(graph);
+  std::vector<const ir::Node*> maker(graph.values.size(), nullptr);
+  auto dtype = [&](ValueId id) { return graph.values[id].type.dtype; };
+  for (ir::Node& node : graph.nodes) {
+    if (!is_copy(graph, node)) continue;
+    ValueId result = only_result(node), between = operand(node, 0);
+    maker[result] = &node;
+    if (!maker[between]) continue;
+    ValueId source = operand(*maker[between], 0);
+    DType from = dtype(source), through = dtype(between), to = dtype(result);
+    // From f32 only back: ATen converts f32 and f64 into a third type in different ways.
+    bool keeps = from == through || (loses_nothing(from, through) && (to == from || !is_floating(from)));
+    // Read again later, overwritten memory would have to be kept.
+    if (keeps && !memory.is_written(source)) changes += spell_copy(graph, node, source);
+  }
+  return changes;
+}
+
+}  // namespace tenon::passes

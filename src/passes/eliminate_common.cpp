@@ -1,0 +1,95 @@
+#include "passes/eliminate_common.h"
+
+#include <unordered_map>
+
+#include "ir/graph/print.h"
+#include "ops/table.h"
+#include "passes/memory.h"
+#include "passes/node.h"
+#include "passes/rewrite.h"
+
+namespace tenon::passes {
+namespace {
+
+using ir::kNoValue;
+using ir::ValueId;
+
+class Eliminator {
+ public:
+  explicit Eliminator(ir::Graph& graph) : graph_(graph), memory_(graph), renaming_(graph) {}
+
+  size_t run() {
+    size_t gone = 0;
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (i == graph_.backward_start) known_.clear();
+      ir::Node& node = graph_.nodes[i];
+      renaming_.apply(node, graph_);
+      if (node.ordered || !node.writes.empty() || node.results.empty()) continue;
+      std::string text = key(node);
+      if (text.empty()) continue;
+      auto [it, fresh] = known_.emplace(std::move(text), i);
+      if (!fresh && merge(graph_.nodes[it->second], node)) ++gone;
+    }
+    if (gone > 0) renaming_.apply(graph_);
+    return gone;
+  }
+
+ private:
+  // Equal keys: the same op, operands and constants, bit for bit (text tells 0.0 from -0.0), and the
+  // same types. Of a view the types say all. Empty for a constant whose text does not: there is more
+  // than one NaN.
+  std::string key(const ir::Node& node) const {
+    if (ops::view_kind(node.op) != ops::View::none && only_result(node) != kNoValue && operand(node, 0) != kNoValue)
+      return "view %" + std::to_string(operand(node, 0)) + " " + described(graph_.values[only_result(node)]);
+    std::string text = node.op;
+    for (const ir::Argument& arg : node.args) {
+      if (const auto* id = std::get_if<ValueId>(&arg)) {
+        text += " %" + std::to_string(*id);
+      } else if (const auto* list = std::get_if<ir::ValueList>(&arg)) {
+        text += " [";
+        for (ValueId item : list->ids) text += " %" + std::to_string(item);
+        text += "]";
+      } else {
+        std::string constant = ir::print(std::get<ir::Attribute>(arg));
+        if (constant.find("nan") != std::string::npos) return {};
+        text += " " + constant;
+      }
+    }
+    for (const ir::Result& result : node.results) {
+      text += result.is_list ? " ->[" : " ->";
+      for (ValueId id : result.ids) text += id == kNoValue ? " undef" : " " + described(graph_.values[id]);
+    }
+    return text + (node.no_grad ? " no_grad" : "");
+  }
+
+  static std::string described(const ir::Value& value) {
+    return ir::print(value.type) + " &" + std::to_string(value.alias_of) + (value.requires_grad ? " grad" : "");
+  }
+
+  bool merge(const ir::Node& first, const ir::Node& again) {
+    for (size_t r = 0; r < again.results.size(); ++r)
+      for (size_t k = 0; k < again.results[r].ids.size(); ++k) {
+        ValueId id = again.results[r].ids[k];
+        if (id != kNoValue && !memory_.may_stand_for(first.results[r].ids[k], id)) return false;
+      }
+    for (size_t r = 0; r < again.results.size(); ++r)
+      for (size_t k = 0; k < again.results[r].ids.size(); ++k) {
+        ValueId id = again.results[r].ids[k];
+        if (id == kNoValue) continue;
+        memory_.merge(first.results[r].ids[k], id);
+        renaming_.set(id, first.results[r].ids[k]);
+      }
+    return true;
+  }
+
+  ir::Graph& graph_;
+  Memory memory_;
+  Renaming renaming_;
+  std::unordered_map<std::string, size_t> known_;
+};
+
+}  // namespace
+
+size_t eliminate_common(ir::Graph& graph) { return Eliminator(graph).run(); }
+
+}  // namespace tenon::passes

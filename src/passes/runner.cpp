@@ -1,0 +1,82 @@
+#include "passes/runner.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+#include <set>
+#include <sstream>
+
+#include "base/error.h"
+#include "ir/graph/print.h"
+#include "ir/graph/verify.h"
+#include "passes/canonicalise.h"
+#include "passes/eliminate_casts.h"
+#include "passes/eliminate_common.h"
+#include "passes/eliminate_dead.h"
+#include "passes/fold.h"
+#include "passes/simplify_views.h"
+
+namespace tenon::passes {
+namespace {
+
+struct Pass {
+  const char* name;
+  size_t (*run)(ir::Graph&);
+};
+
+constexpr Pass kPasses[] = {
+#define TENON_PASS(name, what) {#name, name},
+#include "passes/passes.def"
+#undef TENON_PASS
+};
+
+const Pass& find(const std::string& name) {
+  std::string known;
+  for (const Pass& pass : kPasses) {
+    if (pass.name == name) return pass;
+    known += std::string(known.empty() ? "" : ", ") + pass.name;
+  }
+  throw UserError(ErrorCode::pass, "no pass is named '" + name + "'; there are: " + known);
+}
+
+std::set<std::string> read_skipped() {
+  std::set<std::string> names;
+  const char* text = std::getenv("TENON_SKIP_PASS");
+  std::istringstream in(text ? text : "");
+  for (std::string name; std::getline(in, name, ',');) names.insert(find(name).name);
+  return names;
+}
+
+int read_debug() {
+  const char* text = std::getenv("TENON_DEBUG");
+  return text ? std::atoi(text) : 0;
+}
+
+PassRun run(const Pass& pass, ir::Graph& graph) {
+  static const int debug = read_debug();
+  auto start = std::chrono::steady_clock::now();
+  size_t changes = pass.run(graph);
+  PassRun done{pass.name, changes > 0, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
+  if (!done.changed) return done;
+  if (debug >= 3) std::cerr << "# after " + done.name + ", " + std::to_string(changes) + " changes\n" + ir::print(graph);
+  try {
+    ir::verify(graph);
+  } catch (const UserError& error) {
+    throw InternalError("the pass " + done.name + " broke a graph (TENON_SKIP_PASS=" + done.name + " leaves it out): " + error.what());
+  }
+  return done;
+}
+
+}  // namespace
+
+std::vector<PassRun> run_all(ir::Graph& graph) {
+  static const std::set<std::string> skipped = read_skipped();
+  std::vector<PassRun> runs;
+  for (const Pass& pass : kPasses)
+    if (!skipped.count(pass.name)) runs.push_back(run(pass, graph));
+  return runs;
+}
+
+PassRun run_pass(const std::string& name, ir::Graph& graph) { return run(find(name), graph); }
+
+}  // namespace tenon::passes

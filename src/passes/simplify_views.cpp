@@ -1,0 +1,167 @@
+#include "passes/simplify_views.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "ops/table.h"
+#include "passes/layout.h"
+#include "passes/memory.h"
+#include "passes/node.h"
+#include "passes/rewrite.h"
+
+namespace tenon::passes {
+namespace {
+
+using ir::kNoValue;
+using ir::ValueId;
+using ops::View;
+
+using Dims = std::vector<int64_t>;
+
+// Dimension d of the result is dimension order[d] of the operand; empty if the node does not say.
+Dims order_of(const ir::Node& node, size_t rank) {
+  Dims order(rank);
+  std::iota(order.begin(), order.end(), 0);
+  bool fits = true;
+  auto wrapped = [&](int64_t d) {
+    if (d < 0) d += static_cast<int64_t>(rank);
+    fits &= d >= 0 && d < static_cast<int64_t>(rank);
+    return fits ? d : 0;
+  };
+  if (node.op == "aten::t") {
+    if (rank == 2) std::swap(order[0], order[1]);
+    return order;
+  }
+  if (node.op == "aten::permute") {
+    const auto* dims = constant<Dims>(node, 1);
+    if (!dims || dims->size() != rank) return {};
+    for (size_t d = 0; d < rank; ++d) order[d] = wrapped((*dims)[d]);
+    return fits ? order : Dims();
+  }
+  const auto *a = constant<int64_t>(node, 1), *b = constant<int64_t>(node, 2);
+  if (node.op != "aten::transpose.int" || !a || !b || rank == 0) return {};
+  std::swap(order[static_cast<size_t>(wrapped(*a))], order[static_cast<size_t>(wrapped(*b))]);
+  return fits ? order : Dims();
+}
+
+bool names_sizes(const std::string& op) { return op == "aten::view" || op == "aten::_unsafe_view" || op == "aten::_reshape_alias"; }
+
+class Simplifier {
+ public:
+  explicit Simplifier(ir::Graph& graph) : graph_(graph), memory_(graph), renaming_(graph) {
+    maker_.assign(graph.values.size(), nullptr);
+    uses_.assign(graph.values.size(), 0);
+    for (const ir::Node& node : graph.nodes) ir::for_each_operand(node, [&](ValueId id) { ++uses_[id]; });
+    for (ValueId id : graph.outputs)
+      if (id != kNoValue) ++uses_[id];
+    for (const auto* list : {&graph.write_backs, &graph.forward_write_backs})
+      for (const ir::WriteBack& write : *list) ++uses_[write.value];
+  }
+
+  size_t run() {
+    size_t changes = 0;
+    for (ir::Node& node : graph_.nodes) {
+      renaming_.apply(node, graph_);
+      if (!is_view(node)) continue;
+      ValueId result = node.results[0].ids[0];
+      if (ValueId same = ancestor_like(result); same != kNoValue) {
+        memory_.merge(same, result);
+        renaming_.set(result, same);
+        uses_[same] += uses_[result];
+        --uses_[std::get<ValueId>(node.args[0])];
+        ++changes;
+        continue;
+      }
+      changes += shorten(node);
+      maker_[result] = &node;
+    }
+    if (changes > 0) drop_unread();
+    return changes;
+  }
+
+ private:
+  const ir::TensorType& type(ValueId id) const { return graph_.values[id].type; }
+
+  bool is_view(const ir::Node& node) const {
+    if (node.ordered || !node.writes.empty() || ops::view_kind(node.op) == View::none) return false;
+    const auto* operand = node.args.empty() ? nullptr : std::get_if<ValueId>(&node.args[0]);
+    return operand && node.results.size() == 1 && !node.results[0].is_list && node.results[0].ids[0] != kNoValue &&
+           graph_.values[node.results[0].ids[0]].alias_of == *operand;
+  }
+
+  // The nearest value up the chain with the same place and shape.
+  ValueId ancestor_like(ValueId id) const {
+    for (ValueId up = graph_.values[id].alias_of; up != kNoValue; up = operand_of_view(up))
+      if (type(up) == type(id)) return memory_.may_stand_for(up, id) ? up : kNoValue;
+    return kNoValue;
+  }
+
+  ValueId operand_of_view(ValueId id) const { return maker_[id] ? std::get<ValueId>(maker_[id]->args[0]) : kNoValue; }
+
+  bool shorten(ir::Node& node) {
+    ValueId middle = std::get<ValueId>(node.args[0]), base = operand_of_view(middle), result = node.results[0].ids[0];
+    if (base == kNoValue) return false;
+    View kind = ops::view_kind(node.op), below = ops::view_kind(maker_[middle]->op);
+    if (kind == View::strided) {
+      // Without an offset it starts where its operand does, which of an input nobody promised.
+      if (!constant<int64_t>(node, 3)) {
+        if (memory_.holds_input(result) || node.args.size() != 4) return false;
+        node.args[3] = ir::Attribute(type(result).offset);
+      }
+      while (operand_of_view(base) != kNoValue) base = operand_of_view(base);
+      start_from(node, base);
+      return true;
+    }
+    if (uses_[middle] != 1 || kind != below) return false;  // the view between would stay
+    const ir::TensorType& wanted = type(result);
+    if (kind == View::reshape && (names_sizes(node.op) || names_sizes(maker_[middle]->op)) &&
+        view_strides(type(base), wanted.sizes) == wanted.strides) {
+      node.op = "aten::view";
+      node.args = {base, ir::Attribute(wanted.sizes)};
+    } else if (kind == View::expand && expand_strides(type(base), wanted.sizes) == wanted.strides) {
+      node.args[1] = ir::Attribute(wanted.sizes);
+    } else if (kind == View::permute) {
+      Dims order = order_of(node, wanted.sizes.size()), inner = order_of(*maker_[middle], wanted.sizes.size());
+      if (order.empty() || inner.empty()) return false;
+      for (int64_t& d : order) d = inner[static_cast<size_t>(d)];
+      node.op = "aten::permute";
+      node.args = {base, ir::Attribute(order)};
+    } else {
+      return false;
+    }
+    start_from(node, base);
+    return true;
+  }
+
+  // The views that stood in between.
+  void drop_unread() {
+    renaming_.apply(graph_);
+    std::vector<bool> keep(graph_.nodes.size(), true);
+    for (size_t i = keep.size(); i-- > 0;) {
+      const ir::Node& node = graph_.nodes[i];
+      if (!is_view(node) || uses_[node.results[0].ids[0]] > 0) continue;
+      keep[i] = false;
+      --uses_[std::get<ValueId>(node.args[0])];
+    }
+    keep_nodes(graph_, keep);
+  }
+
+  void start_from(ir::Node& node, ValueId base) {
+    --uses_[graph_.values[node.results[0].ids[0]].alias_of];
+    ++uses_[base];
+    node.args[0] = base;
+    graph_.values[node.results[0].ids[0]].alias_of = base;
+  }
+
+  ir::Graph& graph_;
+  Memory memory_;
+  Renaming renaming_;
+  std::vector<const ir::Node*> maker_;  // of views
+  std::vector<int> uses_;
+};
+
+}  // namespace
+
+size_t simplify_views(ir::Graph& graph) { return Simplifier(graph).run(); }
+
+}  // namespace tenon::passes
