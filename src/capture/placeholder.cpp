@@ -141,13 +141,29 @@ void AddressRange::close() const {
   mmap(begin_, whole_pages(bytes_), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
+// Threads that replay at once may share a storage, and libtorch's hook has no lock of its own.
+class ArmLock {
+ public:
+  explicit ArmLock(const c10::StorageImpl* storage) : flag_(flags_[reinterpret_cast<uintptr_t>(storage) / 64 % std::size(flags_)]) {
+    while (flag_.test_and_set(std::memory_order_acquire)) {
+    }
+  }
+  ~ArmLock() { flag_.clear(std::memory_order_release); }
+
+ private:
+  inline static std::atomic_flag flags_[64];
+  std::atomic_flag& flag_;
+};
+
 bool arm(c10::StorageImpl* storage) {
+  ArmLock lock(storage);
   if (storage->has_materializer()) return !c10::impl::cow::is_cow_data_ptr(storage->_mutable_data_ptr_no_checks());
   storage->set_materializer(&on_materialize);
   return true;
 }
 
 void disarm(c10::StorageImpl* storage) {
+  ArmLock lock(storage);
   if (!c10::impl::cow::is_cow_data_ptr(storage->_mutable_data_ptr_no_checks())) storage->clear_materializer();
 }
 

@@ -153,7 +153,7 @@ void Replayer::depart(const std::string& difference) {
   std::copy_n(memory_.scalars.begin(), tape.scalars.size(), tape.scalars.begin());
   std::erase_if(tape.user_calls, [&](const UserCall& call) {  // their constants are those of another run
     size_t begin = call.extent.scalars_begin, count = call.extent.scalars_end - begin;
-    return std::memcmp(&tape.scalars[begin], &stream_->tape.scalars[begin], count * sizeof(double)) != 0;
+    return count > 0 && std::memcmp(&tape.scalars[begin], &stream_->tape.scalars[begin], count * sizeof(double)) != 0;
   });
   std::unordered_map<const c10::StorageImpl*, int32_t> live;
   for (size_t s = 0; s < tape.storages.size(); ++s) {

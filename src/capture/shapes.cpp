@@ -3,7 +3,6 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include <atomic>
 #include <string>
 #include <unordered_map>
 
@@ -163,9 +162,7 @@ bool holds_for(const TapeOp& recorded) {
 }  // namespace
 
 std::optional<Geometries> infer_results(const TapeOp& op, const TapeOp& recorded) {
-  std::atomic_ref<int8_t> known(recorded.shape_rule);
-  if (known.load(std::memory_order_relaxed) == 0) known.store(holds_for(recorded) ? 1 : 2, std::memory_order_relaxed);
-  if (known.load(std::memory_order_relaxed) == 2) return std::nullopt;
+  if (!recorded.shape_rule.holds([&] { return holds_for(recorded); })) return std::nullopt;
   return infer(op);
 }
 

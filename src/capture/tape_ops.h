@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
+#include <atomic>
 #include <optional>
 #include <string>
 #include <variant>
@@ -78,6 +79,27 @@ struct TapeMark {
   size_t scalars = 0;
 };
 
+// Whether what an op returns is known without running it: found out once, by any thread.
+class ShapeRule {
+ public:
+  ShapeRule() = default;
+  ShapeRule(const ShapeRule& other) : state_(other.state_.load(std::memory_order_relaxed)) {}
+  ShapeRule& operator=(const ShapeRule& other) {
+    state_.store(other.state_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    return *this;
+  }
+
+  template <class F>
+  bool holds(F&& find_out) const {
+    if (state_.load(std::memory_order_relaxed) == kUnknown) state_.store(find_out() ? kHolds : kFails, std::memory_order_relaxed);
+    return state_.load(std::memory_order_relaxed) == kHolds;
+  }
+
+ private:
+  static constexpr int8_t kUnknown = 0, kHolds = 1, kFails = 2;
+  mutable std::atomic<int8_t> state_{kUnknown};
+};
+
 struct TapeOp {
   c10::OperatorHandle op;
   std::vector<TapeArgument> args;
@@ -97,8 +119,8 @@ struct TapeOp {
   bool takes_indices = false;                 // that it may refuse
   at::ScalarType default_dtype = at::kFloat;  // libtorch's, when it was called
   TapeMark before;
-  uint64_t nodes = 0;             // autograd nodes that this thread had made since the run began
-  mutable int8_t shape_rule = 0;  // 1: what it returns is known without running it, 2: not; 0: not asked yet
+  uint64_t nodes = 0;  // autograd nodes that this thread had made since the run began
+  ShapeRule shape_rule;
 };
 
 // Ops that come with one thing that the program does, and need nothing else from it.

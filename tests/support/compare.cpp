@@ -35,7 +35,7 @@ std::string difference(const torch::Tensor& expected, const torch::Tensor& got) 
     return (t.layout() == torch::kStrided ? t.detach() : t.detach().to_dense()).contiguous().clone();
   };
   torch::Tensor a = plain(expected), b = plain(got);
-  if (std::memcmp(a.data_ptr(), b.data_ptr(), a.nbytes()) == 0) return "";
+  if (a.nbytes() == 0 || std::memcmp(a.data_ptr(), b.data_ptr(), a.nbytes()) == 0) return "";
   torch::Tensor x = a.to(torch::kDouble).flatten(), y = b.to(torch::kDouble).flatten();
   auto worst = (x - y).abs().nan_to_num(1e300, 1e300).max();
   out << "values differ in bits, by at most " << worst.item<double>() << " of " << x.abs().max().item<double>();
