@@ -174,11 +174,20 @@ at::Tensor empty_of(const ir::TensorType& type) {
   return flat.as_strided(type.sizes, type.strides, type.offset);
 }
 
+void copy_elements(at::Tensor from, at::Tensor to) {
+  // Of elements that share memory (an expanded tensor) ATen copies none.
+  for (int64_t d = 0; d < from.dim(); ++d)
+    if (to.size(d) > 1 && to.stride(d) == 0) {
+      from = from.narrow(d, 0, 1);
+      to = to.narrow(d, 0, 1);
+    }
+  to.copy_(from);
+}
+
 at::Tensor copy_keeping_layout(const at::Tensor& tensor) {
   ir::TensorType type{to_dtype(tensor.scalar_type()), tensor.sizes().vec(), tensor.strides().vec(), tensor.storage_offset()};
   at::Tensor copy = empty_of(type);
-  // Elements that share memory (an expanded tensor) are copied once each; the values are equal.
-  copy.copy_(tensor);
+  copy_elements(tensor, copy);
   return copy;
 }
 

@@ -33,4 +33,7 @@ c10::OperatorHandle find_op(const std::string& name);
 at::Tensor empty_of(const ir::TensorType& type);
 at::Tensor copy_keeping_layout(const at::Tensor& tensor);
 
+// Between tensors of one layout, each memory once.
+void copy_elements(at::Tensor from, at::Tensor to);
+
 }  // namespace tenon::bridge

@@ -6,12 +6,12 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
-#include <atomic>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "capture/shape_rule.h"
 #include "ir/graph/graph.h"
 
 namespace tenon::capture {
@@ -77,27 +77,6 @@ struct TapeMark {
   size_t storages = 0;
   size_t externals = 0;
   size_t scalars = 0;
-};
-
-// Whether what an op returns is known without running it: found out once, by any thread.
-class ShapeRule {
- public:
-  ShapeRule() = default;
-  ShapeRule(const ShapeRule& other) : state_(other.state_.load(std::memory_order_relaxed)) {}
-  ShapeRule& operator=(const ShapeRule& other) {
-    state_.store(other.state_.load(std::memory_order_relaxed), std::memory_order_relaxed);
-    return *this;
-  }
-
-  template <class F>
-  bool holds(F&& find_out) const {
-    if (state_.load(std::memory_order_relaxed) == kUnknown) state_.store(find_out() ? kHolds : kFails, std::memory_order_relaxed);
-    return state_.load(std::memory_order_relaxed) == kHolds;
-  }
-
- private:
-  static constexpr int8_t kUnknown = 0, kHolds = 1, kFails = 2;
-  mutable std::atomic<int8_t> state_{kUnknown};
 };
 
 struct TapeOp {

@@ -1,8 +1,8 @@
 // Serial and vector loops, and what they leave behind.
 //
-// A reduction's tree depends on the loop's extent alone. Sums of reals have two levels: the inner loop
-// adds up a block in the type itself, and each block's sum is added in f64; so the error does not grow
-// with the number of blocks.
+// A reduction's tree depends on the loop's extent alone. Sums of reals are kept in f64. In a vector loop,
+// where lanes add up side by side, they have two levels: a block is added up in the type itself, and each
+// block's sum is added in f64; so the error does not grow with the number of blocks.
 #include "codegen/emitter.h"
 
 namespace tenon::codegen {
@@ -12,7 +12,7 @@ using namespace ir::loop;
 using ir::DType;
 using State = Builder::State;
 
-constexpr int64_t kSerialBlock = 16, kVectorBlock = 32;  // steps
+constexpr int64_t kVectorBlock = 32;  // steps
 
 bool is_deep(const Reduction& r) { return r.kind == Reduction::Kind::sum && is_real(r.type); }
 
@@ -65,8 +65,9 @@ class Emitter::Reducing {
     State sofar;
     size_t at = 0;
     for (const Reduction& r : reductions_) {
+      bool anew = is_deep(r) && side_by_side_;
       for (int i = 0; i < parts(r, used); ++i)
-        sofar.push_back(is_deep(r) ? constant_of(identity(e_.b_, r.kind, r.type), lanes(r)) : totals[at + static_cast<size_t>(i)]);
+        sofar.push_back(anew ? constant_of(identity(e_.b_, r.kind, r.type), lanes(r)) : totals[at + static_cast<size_t>(i)]);
       at += static_cast<size_t>(is_deep(r) && side_by_side_ ? 1 : parts(r, unrolled));
     }
     return sofar;
@@ -90,9 +91,10 @@ class Emitter::Reducing {
     for (const Reduction& r : reductions_) {
       size_t count = static_cast<size_t>(parts(r, used));
       State block(sofar.begin() + from, sofar.begin() + from + count);
-      if (is_deep(r) && side_by_side_) block = {tree(e_.b_, r, block)};
+      bool anew = is_deep(r) && side_by_side_;
+      if (anew) block = {tree(e_.b_, r, block)};
       for (size_t i = 0; i < block.size(); ++i)
-        totals[to + i] = is_deep(r) ? e_.b_.CreateFAdd(totals[to + i], cast(e_.b_, block[i], r.type, DType::f64)) : block[i];
+        totals[to + i] = anew ? e_.b_.CreateFAdd(totals[to + i], cast(e_.b_, block[i], r.type, DType::f64)) : block[i];
       from += count;
       to += static_cast<size_t>(is_deep(r) && side_by_side_ ? 1 : parts(r, unrolled));
     }
@@ -117,8 +119,12 @@ class Emitter::Reducing {
  private:
   Value* add(const Reduction& r, Value* sofar, int which) const {
     auto of = [&](Reg reg) { return lanes(r) > 1 ? e_.part(reg, which) : e_.scalar(reg); };
-    if (const Compute* product = e_.analysis_.products[r.value])
-      return e_.b_.mad(of(product->operands[0]), of(product->operands[1]), sofar);
+    const Compute* product = e_.analysis_.products[r.value];
+    if (is_deep(r) && !side_by_side_) {
+      Value* value = product ? e_.b_.CreateFMul(of(product->operands[0]), of(product->operands[1])) : of(r.value);
+      return e_.b_.CreateFAdd(sofar, cast(e_.b_, value, r.type, DType::f64));
+    }
+    if (product) return e_.b_.mad(of(product->operands[0]), of(product->operands[1]), sofar);
     return combine(e_.b_, r.kind, r.type, sofar, of(r.value));
   }
 
@@ -145,13 +151,11 @@ void Emitter::serial_loop(const Loop& loop) {
   const Loop::Variable& variable = loop.variables[0];
   is_in_frame_[variable.number] = frame_ != nullptr;
   Reducing reducing(*this, loop.reductions, false);
-  bool is_short = !variable.extent.is_param && variable.extent.value <= kSerialBlock;
-  State totals = reduce(reducing, has_deep(loop.reductions) && !is_short, b_.getInt64(0), size(variable.extent), 1, kSerialBlock,
-                        reducing.start(1), 1, [&](Value* i, State sofar) {
-                          variables_[variable.number] = i;
-                          each(loop.body);
-                          return reducing.step(sofar, nullptr);
-                        });
+  State totals = reduce(reducing, false, b_.getInt64(0), size(variable.extent), 1, 1, reducing.start(1), 1, [&](Value* i, State sofar) {
+    variables_[variable.number] = i;
+    each(loop.body);
+    return reducing.step(sofar, nullptr);
+  });
   reducing.finish(totals, 1);
 }
 

@@ -46,15 +46,11 @@ Codes& codes() {
   return *all;
 }
 
-runtime::KernelStep bind(const ir::Graph& graph, const loops::Lowered& lowered) {
+runtime::KernelStep bind(const loops::Lowered& lowered) {
   auto code = codes().get(lowered.kernel);
-  runtime::KernelStep step{code->run, code, lowered.scalars, {}};
-  for (const loops::Launch& launch : lowered.launches) {
-    runtime::KernelStep::Launch bound{launch.sizes, launch.offsets, launch.iterations};
-    for (size_t b = 0; b < lowered.buffers.size(); ++b) bound.offsets[b] *= ir::dtype_size(graph.values[lowered.buffers[b]].type.dtype);
-    bound.grain = std::max<int64_t>(1, kGrain * launch.iterations / std::max<int64_t>(1, launch.elements));
-    step.launches.push_back(std::move(bound));
-  }
+  runtime::KernelStep step{code->run, code, {}, lowered.sizes, lowered.iterations};
+  for (const loops::Number& number : lowered.numbers) step.numbers.emplace_back(number.scalar, number.known);
+  step.grain = std::max<int64_t>(1, kGrain * lowered.iterations / std::max<int64_t>(1, lowered.elements));
   return step;
 }
 
@@ -64,7 +60,7 @@ Native make_native(const ir::Graph& graph) {
   std::vector<ir::Group> groups = passes::find_groups(graph);
   Native native;
   for (size_t g = 0; g < groups.size(); ++g)
-    native.kernels.push_back(bind(graph, loops::lower(graph, groups[g], graph.name + "_" + std::to_string(g))));
+    native.kernels.push_back(bind(loops::lower(graph, groups[g], graph.name + "_" + std::to_string(g))));
   native.graph = passes::fuse(graph, groups);
   return native;
 }

@@ -43,44 +43,66 @@ struct Doubles {
   explicit Doubles(const at::Tensor& t) : tensor(t.to(at::kDouble).contiguous()), data(tensor.const_data_ptr<double>()) {}
 };
 
-std::string compare(const at::Tensor& got, const at::Tensor& eager, const at::Tensor& truth) {
-  Doubles g(got), e(eager), t(truth.defined() ? truth : eager);
-  double unit = unit_of(got.scalar_type()), scale = 0, worst = 0, squares_got = 0, squares_eager = 0;
-  int64_t count = 0;
-  for (int64_t i = 0; i < got.numel(); ++i) {
-    double a = g.data[i], b = e.data[i];
-    bool same_kind = std::isnan(a) == std::isnan(b) && std::isinf(a) == std::isinf(b) && (!std::isinf(b) || a == b);
-    bool same_zero = !(a == 0 && b == 0) || std::signbit(a) == std::signbit(b);
-    if (!same_kind || !same_zero) return at_element(i, a, b, t.data[i]);
-    if (!std::isfinite(b) || !std::isfinite(t.data[i])) continue;
-    ++count;
-    scale = std::max(scale, std::fabs(t.data[i]));
-    worst = std::max(worst, std::fabs(b - t.data[i]));
-    squares_got += (a - t.data[i]) * (a - t.data[i]);
-    squares_eager += (b - t.data[i]) * (b - t.data[i]);
+// The errors of one result, over all samples.
+class Errors {
+ public:
+  explicit Errors(double unit) : unit_(unit) {}
+
+  // What is wrong whatever the size of errors, or nothing.
+  std::string add(const Sample& sample) {
+    Doubles g(sample.got), e(sample.eager), t(sample.truth.defined() ? sample.truth : sample.eager);
+    for (int64_t i = 0; i < sample.got.numel(); ++i) {
+      double a = g.data[i], b = e.data[i], truth = t.data[i];
+      bool same_kind = std::isnan(a) == std::isnan(b) && std::isinf(a) == std::isinf(b) && (!std::isinf(b) || a == b);
+      bool same_zero = !(a == 0 && b == 0) || std::signbit(a) == std::signbit(b);
+      if (!same_kind || !same_zero) return at_element(i, a, b, truth);
+      if (!std::isfinite(b) || !std::isfinite(truth)) continue;
+      ++count_;
+      scale_ = std::max(scale_, std::fabs(truth));
+      worst_eager_ = std::max(worst_eager_, std::fabs(b - truth));
+      squares_got_ += (a - truth) * (a - truth);
+      squares_eager_ += (b - truth) * (b - truth);
+      double units = std::fabs(a - truth) / spacing(truth, unit_);
+      if (units > kUnits && std::fabs(a - truth) > worst_) {
+        worst_ = std::fabs(a - truth);
+        worst_text_ = at_element(i, a, b, truth);
+      }
+    }
+    return "";
   }
-  for (int64_t i = 0; i < got.numel(); ++i) {
-    if (!std::isfinite(e.data[i]) || !std::isfinite(t.data[i])) continue;
-    double allowed = std::max(kWorst * worst, kUnits * spacing(t.data[i], unit));
-    if (std::fabs(g.data[i] - t.data[i]) > allowed) return at_element(i, g.data[i], e.data[i], t.data[i]);
+
+  std::string verdict() const {
+    if (worst_ > kWorst * worst_eager_) return worst_text_;
+    if (count_ == 0) return "";
+    double rms = std::sqrt(squares_got_ / count_), rms_eager = std::sqrt(squares_eager_ / count_);
+    if (rms <= kRms * rms_eager + spacing(scale_, unit_)) return "";
+    std::ostringstream out;
+    out << "the error is " << rms << ", eager's is " << rms_eager << " (" << count_ << " elements up to " << scale_ << ")";
+    return out.str();
   }
-  if (count == 0) return "";
-  double rms = std::sqrt(squares_got / static_cast<double>(count)), rms_eager = std::sqrt(squares_eager / static_cast<double>(count));
-  if (rms <= kRms * rms_eager + spacing(scale, unit)) return "";
-  std::ostringstream out;
-  out << "the error is " << rms << ", eager's is " << rms_eager << " (" << count << " elements up to " << scale << ")";
-  return out.str();
-}
+
+ private:
+  double unit_, count_ = 0, scale_ = 0, squares_got_ = 0, squares_eager_ = 0;
+  double worst_eager_ = 0, worst_ = 0;  // of ours: among those that are off by more than a few units
+  std::string worst_text_;
+};
 
 }  // namespace
 
-std::string violation(const at::Tensor& got, const at::Tensor& eager, const at::Tensor& truth) {
-  if (got.defined() != eager.defined()) return "one of them is undefined";
-  if (!got.defined() || got.numel() == 0) return "";
-  if (got.sizes() != eager.sizes() || got.scalar_type() != eager.scalar_type()) return "another shape or element type";
-  if (c10::isFloatingType(got.scalar_type())) return compare(got, eager, truth);
-  if (got.equal(eager)) return "";
-  return c10::isComplexType(got.scalar_type()) ? "complex numbers differ" : "integers differ";
+std::string violation(const std::vector<Sample>& samples) {
+  Errors errors(unit_of(samples[0].eager.defined() ? samples[0].eager.scalar_type() : at::kFloat));
+  for (const Sample& sample : samples) {
+    const auto& [got, eager, truth] = sample;
+    if (got.defined() != eager.defined()) return "one of them is undefined";
+    if (!got.defined() || got.numel() == 0) return "";
+    if (got.sizes() != eager.sizes() || got.scalar_type() != eager.scalar_type()) return "another shape or element type";
+    if (c10::isFloatingType(got.scalar_type())) {
+      if (std::string found = errors.add(sample); !found.empty()) return found;
+    } else if (!got.equal(eager)) {
+      return c10::isComplexType(got.scalar_type()) ? "complex numbers differ" : "integers differ";
+    }
+  }
+  return errors.verdict();
 }
 
 }  // namespace tenon::driver

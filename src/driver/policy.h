@@ -2,16 +2,27 @@
 //   NaN, infinities and signs of zeros are where eager has them; integers and bools are equal.
 //   The error against a run in f64 is at most 1.25 times eager's own (root of the mean square), plus
 //   one unit in the last place of the largest element; and no element is off by more than 8 times
-//   eager's worst error or 4 units.
+//   eager's worst error or 4 units. The errors of a few elements are a matter of chance: those of
+//   several runs are taken together.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <string>
+#include <vector>
 
 namespace tenon::driver {
 
-// What is wrong, in words, or nothing. `truth` may be undefined: then eager itself is the truth.
-std::string violation(const at::Tensor& got, const at::Tensor& eager, const at::Tensor& truth);
+// One result of one run. `truth` may be undefined: then eager itself is the truth.
+struct Sample {
+  at::Tensor got, eager, truth;
+};
+
+// Elements below which one run does not tell.
+inline constexpr int64_t kFewElements = 1024;
+inline constexpr int kRuns = 32;  // then tell
+
+// What is wrong, in words, or nothing.
+std::string violation(const std::vector<Sample>& samples);
 
 }  // namespace tenon::driver

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -35,7 +36,16 @@ class Verifier {
   }
 
  private:
-  std::vector<at::Tensor> run_truth(std::vector<at::Tensor>& inputs, c10::ArrayRef<double> scalars) const;
+  // One run of all three: the results, and what the inputs held afterwards, one behind the other.
+  struct Runs {
+    std::vector<at::Tensor> got, eager, truth;
+  };
+  using Run = std::function<std::vector<at::Tensor>(std::vector<at::Tensor>)>;
+  Runs run_all(std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars, const Run& run) const;
+  std::vector<Runs> run_again(const std::vector<at::Tensor>& before, c10::ArrayRef<double> scalars, const Run& run) const;
+  std::string first_difference(const std::vector<at::Tensor>& before, const Runs& runs, c10::ArrayRef<double> scalars,
+                               const Run& run) const;
+  std::vector<at::Tensor> run_truth(std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) const;
   void quarantine(const std::string& difference, const std::vector<at::Tensor>& inputs) const;
 
   double fraction_;

@@ -1,179 +1,209 @@
 #include "loops/lower.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
+#include <utility>
 
-#include "base/error.h"
 #include "loops/space.h"
-#include "ops/lowerable.h"
 
 namespace tenon::loops {
 namespace {
 
 using ir::DType;
-using ir::ValueId;
 namespace loop = ir::loop;
 
-// A space of one dimension is cut into rows of this many elements, which threads can share.
-constexpr int64_t kRow = 4096;
-
-// Writes the statements of one iteration.
-class Body {
+// Writes a kernel's statements. Terms that vary along the reduced dimensions are computed in loops
+// over these, one loop a phase: phase n can use what n reductions of one another have given.
+// Whatever a later phase needs again it computes again. All other terms are computed once in front
+// of the first loop that needs them. A group that reduces nothing has no such loops.
+class Writer {
  public:
-  Body(const ir::Graph& graph, Lowered& out, std::vector<loop::Index> indices) : graph_(graph), out_(out), indices_(std::move(indices)) {}
+  Writer(const Terms& terms, const Space& space, Lowered& out) : terms_(terms), space_(space), out_(out), facts_(terms.all().size()) {
+    add_sizes();
+    for (size_t i = 0; i < terms.all().size(); ++i) examine(static_cast<TermId>(i));
+  }
 
-  std::vector<loop::Statement> write(const ir::Group& group) {
-    for (size_t i : group.nodes) {
-      const ir::Node& node = graph_.nodes[i];
-      const ops::Pointwise* row = ops::lowerable(graph_, node);
-      if (!row) throw InternalError(node.op + " has no row that fits it");
-      node_ = &node;
-      type_ = ops::compute_type(graph_, node, *row);
-      ValueId result = ops::result_of(node);
-      DType dtype = graph_.values[result].type.dtype;
-      DType made = row->typing == ops::Typing::operands ? DType::boolean : type_;
-      loop::Reg reg = made == DType::boolean ? condition(row->expression) : value(row->expression);
-      // bf16 and f16 are rounded where eager rounds.
-      regs_[{result, dtype}] = cast(reg, made, dtype);
-    }
-    for (size_t b = group.inputs.size(); b < out_.buffers.size(); ++b) {
-      ValueId id = out_.buffers[b];
-      add(loop::Store{static_cast<int32_t>(b), indices_[b], regs_.at({id, graph_.values[id].type.dtype})});
-    }
-    return std::move(statements_);
+  void write(size_t inputs) {
+    for (size_t b = inputs; b < out_.buffers.size(); ++b) stores_.push_back({terms_.of(out_.buffers[b]), static_cast<int32_t>(b)});
+    for (auto& store : stores_) mark(store.term);
+    int last = 0;
+    for (const Fact& fact : facts_)
+      if (fact.needed) last = std::max(last, fact.phase);
+    for (int phase = 0; phase <= last; ++phase) write_phase(phase);
+    out_.kernel.outer.body = std::move(outer_.statements);
   }
 
  private:
-  template <class S>
-  void add(S statement) {
-    statements_.push_back({std::move(statement)});
-  }
+  struct Fact {
+    int phase = 0;
+    bool inner = false;   // differs along the reduced dimensions
+    bool needed = false;  // for a result
+  };
+  struct Store {
+    TermId term;
+    int32_t buffer;
+  };
+  struct Block {
+    std::vector<loop::Statement> statements;
+    std::map<TermId, loop::Reg> regs;
+  };
+
+  const Term& term(TermId id) const { return terms_.all()[id]; }
   loop::Reg fresh() { return out_.kernel.registers++; }
 
-  loop::Reg compute(loop::Op op, DType type, std::vector<loop::Reg> operands) {
-    loop::Reg reg = fresh();
-    add(loop::Compute{reg, op, type, std::move(operands)});
-    return reg;
+  // Loop variables and where each buffer is read or written. Strides of 0 are part of the text, and
+  // those of 1 in the loop that runs fastest: codegen looks at them. All others are numbers for the run.
+  void add_sizes() {
+    int32_t variable = 0;
+    indices_.resize(out_.buffers.size());
+    is_inner_.resize(out_.buffers.size());
+    for (const auto* dims : {&space_.kept, &space_.reduced})
+      for (const Space::Dim& dim : *dims) {
+        loop::Loop::Variable v{variable++, param(dim.extent)};
+        if (dims == &space_.kept) out_.kernel.outer.variables.push_back(v);
+        else inner_variables_.push_back(v);
+        (dims == &space_.kept ? out_.iterations : inner_count_) *= dim.extent;
+      }
+    out_.elements = out_.iterations * inner_count_;
+    variable = 0;
+    for (const auto* dims : {&space_.kept, &space_.reduced})
+      for (const Space::Dim& dim : *dims) {
+        bool fastest = &dim == &dims->back() && space_.rows == (dims == &space_.reduced);
+        for (size_t b = 0; b < out_.buffers.size(); ++b) {
+          int64_t stride = dim.strides[b];
+          if (stride == 0) continue;
+          loop::Size size = fastest && stride == 1 ? loop::Size::constant(1) : param(stride);
+          indices_[b].push_back({loop::Term::Kind::loop, variable, size});
+          if (dims == &space_.reduced) is_inner_[b] = true;
+        }
+        ++variable;
+      }
+    out_.kernel.variables = static_cast<int32_t>(space_.kept.size());
   }
 
-  loop::Reg cast(loop::Reg reg, DType from, DType to) { return from == to ? reg : compute(loop::Op::cast, to, {reg}); }
+  loop::Size param(int64_t number) {
+    out_.sizes.push_back(number);
+    return loop::Size::param(static_cast<int64_t>(out_.sizes.size()) - 1);
+  }
 
-  // A tensor's element, as a register of this type.
-  loop::Reg element(ValueId id, DType type) {
-    auto known = regs_.find({id, type});
-    if (known != regs_.end()) return known->second;
-    DType dtype = graph_.values[id].type.dtype;
-    auto [it, unread] = regs_.try_emplace({id, dtype}, loop::kNoReg);
-    if (unread) {
-      auto buffer = std::find(out_.buffers.begin(), out_.buffers.end(), id) - out_.buffers.begin();
-      it->second = fresh();
-      add(loop::Load{it->second, static_cast<int32_t>(buffer), indices_[buffer]});
+  void examine(TermId id) {
+    const Term& t = term(id);
+    Fact& fact = facts_[id];
+    if (t.kind == Term::Kind::load) fact.inner = is_inner_[t.which];
+    for (TermId operand : t.operands) {
+      fact.phase = std::max(fact.phase, facts_[operand].phase);
+      fact.inner |= facts_[operand].inner;
     }
-    loop::Reg reg = it->second;
-    DType wide = ops::register_type(dtype);
-    if (wide != dtype && type != dtype) {
-      auto [rounded, fresh_cast] = regs_.try_emplace({id, wide}, loop::kNoReg);
-      if (fresh_cast) rounded->second = cast(reg, dtype, wide);
-      reg = rounded->second;
-      dtype = wide;
+    if (t.kind != Term::Kind::reduce) return;
+    fact.inner = false;
+    ++fact.phase;
+  }
+
+  void mark(TermId id) {
+    if (std::exchange(facts_[id].needed, true)) return;
+    for (TermId operand : term(id).operands) mark(operand);
+  }
+
+  void write_phase(int phase) {
+    Block inner;
+    std::vector<loop::Reduction> reductions;
+    std::vector<TermId> reduced;
+    for (size_t i = 0; i < facts_.size(); ++i) {
+      const Term& t = terms_.all()[i];
+      if (t.kind != Term::Kind::reduce || !facts_[i].needed || facts_[i].phase != phase + 1) continue;
+      loop::Reg value = emit(t.operands[0], inner);
+      if (!facts_[t.operands[0]].inner) value = copy(value, t.type, inner);
+      reductions.push_back({static_cast<loop::Reduction::Kind>(t.which), t.type, value, loop::kNoReg});
+      reduced.push_back(static_cast<TermId>(i));
     }
-    if (type != dtype) reg = regs_[{id, type}] = cast(reg, dtype, type);
-    return reg;
-  }
-
-  loop::Reg constant(double number, DType type) {
-    loop::Reg reg = fresh();
-    if (ir::is_floating(type)) add(loop::Constant{reg, type, number});
-    else add(loop::Constant{reg, type, static_cast<int64_t>(number)});
-    return reg;
-  }
-  loop::Reg constant(int64_t number, DType type) {
-    if (ir::is_floating(type)) return constant(static_cast<double>(number), type);
-    loop::Reg reg = fresh();
-    add(loop::Constant{reg, type, type == DType::boolean ? static_cast<int64_t>(number != 0) : number});
-    return reg;
-  }
-
-  loop::Reg scalar(int32_t number, DType type) {
-    auto it = std::find(out_.scalars.begin(), out_.scalars.end(), number);
-    auto which = static_cast<int32_t>(it - out_.scalars.begin());
-    if (it == out_.scalars.end()) out_.scalars.push_back(number);
-    loop::Reg reg = fresh();
-    add(loop::ScalarArgument{reg, type, which});
-    return reg;
-  }
-
-  loop::Reg argument(int index, DType type) {
-    const ir::Argument& arg = node_->args[index];
-    if (const auto* id = std::get_if<ValueId>(&arg)) return element(*id, type);
-    if (int32_t number = ir::scalar_in(arg); number != ir::kNoScalar) return scalar(number, type);
-    return std::visit(
-        [&](const auto& a) -> loop::Reg {
-          using A = std::decay_t<decltype(a)>;
-          if constexpr (std::is_same_v<A, double>) return constant(a, type);
-          else if constexpr (std::is_same_v<A, int64_t> || std::is_same_v<A, bool>) return constant(static_cast<int64_t>(a), type);
-          else if constexpr (std::is_same_v<A, ir::NumberTensor>) return number_tensor(a, type);
-          else throw InternalError(node_->op + " has an argument that is no number");
-        },
-        std::get<ir::Attribute>(arg));
-  }
-
-  loop::Reg number_tensor(const ir::NumberTensor& n, DType type) {
-    if (const auto* real = std::get_if<double>(&n.number)) {
-      bool narrow = n.plain && n.dtype == DType::f32;
-      return constant(narrow ? static_cast<double>(static_cast<float>(*real)) : *real, type);
+    for (const Store& store : stores_)
+      if (facts_[store.term].phase == phase && is_inner_[store.buffer]) write_store(store, inner);
+    if (!inner.statements.empty()) {
+      std::vector<loop::Reg> results = nest(std::move(inner.statements), std::move(reductions));
+      for (size_t r = 0; r < reduced.size(); ++r) outer_.regs[reduced[r]] = results[r];
     }
-    if (const auto* whole = std::get_if<int64_t>(&n.number)) return constant(*whole, type);
-    return constant(static_cast<int64_t>(std::get<bool>(n.number)), type);
+    for (const Store& store : stores_)
+      if (facts_[store.term].phase == phase && !is_inner_[store.buffer]) write_store(store, outer_);
   }
 
-  bool is_one(const ops::Expression& e) const {
-    if (e.kind == ops::Expression::Kind::number) return e.number == 1;
-    return e.kind == ops::Expression::Kind::argument && ir::plain_text(node_->args[e.argument]) == "1";
+  // Every loop has a variable of its own: those of this phase follow those of the one before.
+  loop::Index index(int32_t buffer) const {
+    loop::Index out = indices_[buffer];
+    for (loop::Term& t : out)
+      if (t.which >= static_cast<int32_t>(space_.kept.size())) t.which += first_inner();
+    return out;
+  }
+  int32_t first_inner() const { return out_.kernel.variables - static_cast<int32_t>(space_.kept.size()); }
+
+  // Loops around a body; what it reduces is known behind them.
+  std::vector<loop::Reg> nest(std::vector<loop::Statement> body, std::vector<loop::Reduction> reductions) {
+    for (size_t v = inner_variables_.size(); v-- > 0;) {
+      bool innermost = v + 1 == inner_variables_.size();
+      loop::Loop around{.kind = innermost && space_.rows ? loop::Loop::Kind::vector : loop::Loop::Kind::serial};
+      around.variables = {{inner_variables_[v].number + first_inner(), inner_variables_[v].extent}};
+      around.body = std::move(body);
+      for (loop::Reduction& r : reductions) r.result = fresh();
+      around.reductions = reductions;
+      for (loop::Reduction& r : reductions) r.value = r.result;
+      body.clear();
+      body.push_back({std::move(around)});
+    }
+    out_.kernel.variables += static_cast<int32_t>(inner_variables_.size());
+    outer_.statements.push_back(std::move(body[0]));
+    std::vector<loop::Reg> results;
+    for (const loop::Reduction& r : reductions) results.push_back(r.result);
+    return results;
   }
 
-  // As a register of the row's type.
-  loop::Reg value(const ops::Expression& e) {
-    if (e.kind == ops::Expression::Kind::argument) return argument(e.argument, type_);
-    if (e.kind == ops::Expression::Kind::number) return constant(e.number, type_);
-    if (e.function == "mul" && is_one(e.operands[0])) return value(e.operands[1]);
-    if (e.function == "mul" && is_one(e.operands[1])) return value(e.operands[0]);
-    loop::Op op;
-    if (!loop::op_from_name(e.function, op)) throw InternalError("the loop language has no " + e.function);
+  void write_store(const Store& store, Block& block) {
+    loop::Reg value = emit(store.term, block);
+    block.statements.push_back({loop::Store{store.buffer, index(store.buffer), value}});
+  }
+
+  // A loop reduces what its own body assigns.
+  loop::Reg copy(loop::Reg value, DType type, Block& block) {
+    loop::Reg reg = fresh();
+    block.statements.push_back({loop::Compute{reg, type == DType::boolean ? loop::Op::bit_or : loop::Op::max, type, {value, value}}});
+    return reg;
+  }
+
+  // A term's register; what does not vary in the inner block is computed outside.
+  loop::Reg emit(TermId id, Block& inner) {
+    Block& block = facts_[id].inner ? inner : outer_;
+    if (auto known = block.regs.find(id); known != block.regs.end()) return known->second;
+    const Term& t = term(id);
     std::vector<loop::Reg> operands;
-    for (const ops::Expression& operand : e.operands)
-      operands.push_back(op == loop::Op::select && operands.empty() ? condition(operand) : value(operand));
-    return compute(op, type_, std::move(operands));
+    for (TermId operand : t.operands) operands.push_back(emit(operand, inner));
+    loop::Reg reg = block.regs[id] = fresh();
+    switch (t.kind) {
+      case Term::Kind::load:
+        block.statements.push_back({loop::Load{reg, t.which, index(t.which)}});
+        break;
+      case Term::Kind::constant:
+        if (ir::is_floating(t.type)) block.statements.push_back({loop::Constant{reg, t.type, std::bit_cast<double>(t.bits)}});
+        else block.statements.push_back({loop::Constant{reg, t.type, std::bit_cast<int64_t>(t.bits)}});
+        break;
+      case Term::Kind::scalar:
+        block.statements.push_back({loop::ScalarArgument{reg, t.type, t.which}});
+        break;
+      default:
+        block.statements.push_back({loop::Compute{reg, static_cast<loop::Op>(t.which), t.type, std::move(operands)}});
+    }
+    return reg;
   }
 
-  // As a bool.
-  loop::Reg condition(const ops::Expression& e) {
-    loop::Op op;
-    if (e.kind == ops::Expression::Kind::argument) return argument(e.argument, DType::boolean);
-    if (e.kind != ops::Expression::Kind::function || !loop::op_from_name(e.function, op))
-      throw InternalError("'" + e.function + "' is no condition");
-    if (loop::op_kind(op) == loop::OpKind::compare) return compute(op, type_, {value(e.operands[0]), value(e.operands[1])});
-    std::vector<loop::Reg> operands;
-    for (const ops::Expression& operand : e.operands) operands.push_back(condition(operand));
-    return compute(op, DType::boolean, std::move(operands));
-  }
-
-  const ir::Graph& graph_;
+  const Terms& terms_;
+  const Space& space_;
   Lowered& out_;
-  std::vector<loop::Index> indices_;
-  std::vector<loop::Statement> statements_;
-  std::map<std::pair<ValueId, DType>, loop::Reg> regs_;  // a value, in a type
-  const ir::Node* node_ = nullptr;
-  DType type_ = DType::f32;
+  std::vector<Fact> facts_;
+  std::vector<loop::Index> indices_;  // per buffer
+  std::vector<bool> is_inner_;        // per buffer: differs along the reduced dimensions
+  std::vector<loop::Loop::Variable> inner_variables_;
+  int64_t inner_count_ = 1;
+  std::vector<Store> stores_;
+  Block outer_;
 };
-
-// Strides of 0 are part of the text, and those of the innermost loop if they are 1: codegen looks
-// at them. All others are numbers for the run.
-loop::Size stride_of(int64_t stride, bool innermost, std::vector<int64_t>& sizes) {
-  if (stride == 0 || (innermost && stride == 1)) return loop::Size::constant(stride);
-  sizes.push_back(stride);
-  return loop::Size::param(static_cast<int64_t>(sizes.size()) - 1);
-}
 
 }  // namespace
 
@@ -183,52 +213,14 @@ Lowered lower(const ir::Graph& graph, const ir::Group& group, const std::string&
   out.buffers.insert(out.buffers.end(), group.outputs.begin(), group.outputs.end());
   for (size_t b = 0; b < out.buffers.size(); ++b)
     out.kernel.buffers.push_back({graph.values[out.buffers[b]].type.dtype, b >= group.inputs.size()});
-  Space space = space_of(graph, group.sizes, out.buffers, group.inputs.size());
-  int64_t elements = 1;
-  for (const Space::Dim& dim : space.dims) elements *= dim.extent;
-  int64_t left_over = 0;
-  if (space.dims.size() == 1) {
-    Space::Dim inner = space.dims[0], outer{1, inner.strides};
-    if (inner.extent >= 2 * kRow) {
-      outer.extent = inner.extent / kRow;
-      left_over = inner.extent % kRow;
-      inner.extent = kRow;
-    }
-    for (int64_t& stride : outer.strides) stride *= inner.extent;
-    space.dims = {std::move(outer), std::move(inner)};
-  }
-
-  Launch launch{.offsets = std::vector<int64_t>(out.buffers.size(), 0), .elements = elements};
-  loop::Loop inner{.kind = loop::Loop::Kind::vector};
-  out.kernel.outer.kind = loop::Loop::Kind::parallel;
-  std::vector<loop::Index> indices(out.buffers.size());
-  launch.iterations = 1;
-  for (size_t d = 0; d < space.dims.size(); ++d) {
-    bool innermost = d + 1 == space.dims.size();
-    launch.sizes.push_back(space.dims[d].extent);
-    loop::Loop::Variable variable{static_cast<int32_t>(d), loop::Size::param(static_cast<int64_t>(d))};
-    (innermost ? inner : out.kernel.outer).variables.push_back(variable);
-    if (!innermost) launch.iterations *= space.dims[d].extent;
-  }
-  for (size_t d = 0; d < space.dims.size(); ++d)
-    for (size_t b = 0; b < out.buffers.size(); ++b) {
-      loop::Size stride = stride_of(space.dims[d].strides[b], d + 1 == space.dims.size(), launch.sizes);
-      if (stride != loop::Size::constant(0)) indices[b].push_back({loop::Term::Kind::loop, static_cast<int32_t>(d), stride});
-    }
   out.kernel.name = name;
-  out.kernel.variables = static_cast<int32_t>(space.dims.size());
-  inner.body = Body(graph, out, std::move(indices)).write(group);
-  out.kernel.outer.body.push_back({std::move(inner)});
-  out.kernel.sizes = static_cast<int32_t>(launch.sizes.size());
-  out.kernel.scalars = static_cast<int32_t>(out.scalars.size());
-  out.launches.push_back(launch);
-  if (left_over > 0) {
-    Launch rest = launch;
-    rest.sizes[0] = rest.iterations = 1;
-    rest.sizes[1] = left_over;
-    for (size_t b = 0; b < out.buffers.size(); ++b) rest.offsets[b] = space.dims[0].strides[b] * space.dims[0].extent;
-    out.launches.push_back(std::move(rest));
-  }
+  out.kernel.outer.kind = loop::Loop::Kind::parallel;
+  Terms terms(graph, group, out.buffers);
+  Space space = space_of(graph, group, out.buffers);
+  Writer(terms, space, out).write(group.inputs.size());
+  out.numbers = terms.numbers();
+  out.kernel.scalars = static_cast<int32_t>(out.numbers.size());
+  out.kernel.sizes = static_cast<int32_t>(out.sizes.size());
   return out;
 }
 

@@ -3,22 +3,17 @@
 
 #include "ir/graph/group.h"
 #include "ir/loop/loop.h"
+#include "loops/terms.h"
 
 namespace tenon::loops {
-
-// One run of a kernel.
-struct Launch {
-  std::vector<int64_t> sizes;    // for the kernel
-  std::vector<int64_t> offsets;  // per buffer, in elements
-  int64_t iterations = 0;        // of its parallel loop
-  int64_t elements = 0;          // in all, to tell whether threads are worth it
-};
 
 struct Lowered {
   ir::loop::Kernel kernel;
   std::vector<ir::ValueId> buffers;  // inputs, then outputs
-  std::vector<int32_t> scalars;      // of the graph
-  std::vector<Launch> launches;
+  std::vector<Number> numbers;       // for the kernel's scalars
+  std::vector<int64_t> sizes;        // for the kernel's sizes
+  int64_t iterations = 1;            // of its parallel loop
+  int64_t elements = 1;              // in all, to tell whether threads are worth it
 };
 
 Lowered lower(const ir::Graph& graph, const ir::Group& group, const std::string& name);

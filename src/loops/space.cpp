@@ -3,35 +3,70 @@
 #include <algorithm>
 
 namespace tenon::loops {
+namespace {
 
-Space space_of(const ir::Graph& graph, const std::vector<int64_t>& sizes, const std::vector<ir::ValueId>& buffers, size_t leader) {
-  std::vector<Space::Dim> dims;
-  for (size_t d = 0; d < sizes.size(); ++d) {
-    if (sizes[d] == 1) continue;
-    Space::Dim dim{sizes[d], {}};
-    for (ir::ValueId id : buffers) {
-      const ir::TensorType& type = graph.values[id].type;
-      size_t missing = sizes.size() - type.sizes.size();  // sizes are aligned at the end
-      bool broadcast = d < missing || type.sizes[d - missing] == 1;
-      dim.strides.push_back(broadcast ? 0 : type.strides[d - missing]);
-    }
-    dims.push_back(std::move(dim));
+// A buffer's strides along the dimensions of the group.
+std::vector<int64_t> strides_of(const ir::Graph& graph, const ir::Group& group, ir::ValueId id) {
+  const ir::TensorType& type = graph.values[id].type;
+  std::vector<int64_t> out(group.sizes.size(), 0);
+  if (std::find(group.dropped.begin(), group.dropped.end(), id) != group.dropped.end() &&
+      std::find(group.outputs.begin(), group.outputs.end(), id) != group.outputs.end()) {
+    size_t next = 0;
+    for (size_t d = 0; d < out.size(); ++d)
+      if (!group.reduced[d]) out[d] = type.strides[next++];
+    return out;
   }
-  std::stable_sort(dims.begin(), dims.end(),
-                   [&](const Space::Dim& a, const Space::Dim& b) { return a.strides[leader] > b.strides[leader]; });
-  Space space;
+  size_t missing = out.size() - type.sizes.size();  // sizes are aligned at the end
+  for (size_t d = missing; d < out.size(); ++d)
+    if (type.sizes[d - missing] != 1) out[d] = type.strides[d - missing];
+  return out;
+}
+
+// Neighbours that can be counted through as one become one.
+std::vector<Space::Dim> joined(std::vector<Space::Dim> dims) {
+  std::vector<Space::Dim> out;
   for (Space::Dim& dim : dims) {
-    Space::Dim* outer = space.dims.empty() ? nullptr : &space.dims.back();
-    bool one = outer != nullptr;
-    for (size_t b = 0; b < buffers.size() && one; ++b) one = outer->strides[b] == dim.strides[b] * dim.extent;
-    if (one) {
-      outer->extent *= dim.extent;
-      outer->strides = std::move(dim.strides);
-    } else {
-      space.dims.push_back(std::move(dim));
+    bool one = !out.empty();
+    for (size_t b = 0; b < dim.strides.size() && one; ++b) one = out.back().strides[b] == dim.strides[b] * dim.extent;
+    if (!one) {
+      out.push_back(std::move(dim));
+      continue;
     }
+    out.back().extent *= dim.extent;
+    out.back().strides = std::move(dim.strides);
   }
-  if (space.dims.empty()) space.dims.push_back({1, std::vector<int64_t>(buffers.size(), 0)});
+  return out;
+}
+
+}  // namespace
+
+Space space_of(const ir::Graph& graph, const ir::Group& group, const std::vector<ir::ValueId>& buffers) {
+  std::vector<std::vector<int64_t>> strides;
+  for (ir::ValueId id : buffers) strides.push_back(strides_of(graph, group, id));
+  // The layout of the first output that has all elements decides the order, or of the first input.
+  size_t leader = 0;
+  for (size_t b = 0; b < buffers.size(); ++b)
+    if (graph.values[buffers[b]].type.sizes == group.sizes) {
+      leader = b;
+      if (b >= group.inputs.size()) break;
+    }
+  std::vector<size_t> order;
+  for (size_t d = 0; d < group.sizes.size(); ++d)
+    if (group.sizes[d] != 1) order.push_back(d);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return strides[leader][a] > strides[leader][b]; });
+  Space space;
+  for (size_t d : order) {
+    Space::Dim dim{group.sizes[d], {}};
+    for (const auto& along : strides) dim.strides.push_back(along[d]);
+    bool is_reduced = !group.reduced.empty() && group.reduced[d];
+    (is_reduced ? space.reduced : space.kept).push_back(std::move(dim));
+    space.rows = is_reduced;
+  }
+  space.kept = joined(std::move(space.kept));
+  space.reduced = joined(std::move(space.reduced));
+  Space::Dim one{1, std::vector<int64_t>(buffers.size(), 0)};
+  if (space.kept.empty()) space.kept.push_back(one);
+  if (space.reduced.empty() && !group.reduced.empty()) space.reduced.push_back(one);
   return space;
 }
 

@@ -12,12 +12,13 @@ namespace tenon::loops {
 struct Space {
   struct Dim {
     int64_t extent = 1;
-    std::vector<int64_t> strides;  // per buffer, 0 where it is broadcast
+    std::vector<int64_t> strides;  // per buffer, 0 where it is broadcast or reduced
   };
-  std::vector<Dim> dims;  // at least one
+  std::vector<Dim> kept;     // at least one
+  std::vector<Dim> reduced;  // none if the group reduces nothing
+  bool rows = false;         // the dimension that runs fastest in memory is a reduced one
 };
 
-// `leader`: the buffer whose layout decides the order.
-Space space_of(const ir::Graph& graph, const std::vector<int64_t>& sizes, const std::vector<ir::ValueId>& buffers, size_t leader);
+Space space_of(const ir::Graph& graph, const ir::Group& group, const std::vector<ir::ValueId>& buffers);
 
 }  // namespace tenon::loops

@@ -1,6 +1,7 @@
 #include "ops/lowerable.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 namespace tenon::ops {
@@ -17,6 +18,8 @@ const std::set<std::string> kIntegers = {"add", "sub", "mul", "neg", "abs", "max
 const std::set<std::string> kBits = {"bit_and", "bit_or", "bit_xor", "bit_not"};
 
 bool fits(const Expression& e, DType type) {
+  bool logic = e.function == "any" || e.function == "all";
+  if (e.kind == Expression::Kind::reduction && logic != (type == DType::boolean)) return false;
   if (e.kind == Expression::Kind::function) {
     if (kBits.count(e.function) && ir::is_floating(type)) return false;
     if (!kAnyType.count(e.function) && type == DType::boolean) return false;
@@ -48,10 +51,27 @@ bool is_floating_number(const ir::Argument& arg) {
   return std::holds_alternative<double>(attribute) || std::holds_alternative<ir::Scalar>(attribute);
 }
 
-void arguments_of(const Expression& e, std::set<int>& out) {
-  if (e.kind == Expression::Kind::argument) out.insert(e.argument);
-  for (const Expression& operand : e.operands) arguments_of(operand, out);
+void arguments_of(const Expression& e, const ir::Node& node, std::set<int>& out) {
+  bool is_given = e.kind == Expression::Kind::argument &&
+                  (e.operands.empty() || (static_cast<size_t>(e.argument) < node.args.size() && !is_absent(node.args[e.argument])));
+  if (is_given) out.insert(e.argument);
+  for (const Expression& operand : e.operands) arguments_of(operand, node, out);
 }
+
+std::set<int> arguments_of(const Row& row, const ir::Node& node) {
+  std::set<int> out;
+  for (const Expression& result : row.results) arguments_of(result, node, out);
+  return out;
+}
+
+int depth(const Expression& e) {
+  int deepest = 0;
+  for (const Expression& operand : e.operands) deepest = std::max(deepest, depth(operand));
+  return deepest + (e.kind == Expression::Kind::reduction);
+}
+
+// Elements of one row above which ATen's threads do better.
+constexpr int64_t kLongestRow = int64_t{1} << 20;
 
 // As ATen promotes: tensors with sizes count first; 0-d tensors, then numbers, only if they are of
 // a higher kind (bool, integer, floating).
@@ -97,49 +117,129 @@ bool converts(DType from, DType to) { return !(ir::is_floating(from) && ir::is_i
 
 DType register_type(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16 ? DType::f32 : dtype; }
 
-ValueId result_of(const ir::Node& node) {
-  if (node.results.size() != 1 || node.results[0].is_list) return ir::kNoValue;
-  return node.results[0].ids[0];
+bool is_absent(const ir::Argument& argument) {
+  if (const auto* id = std::get_if<ValueId>(&argument)) return *id == ir::kNoValue;
+  const auto* attribute = std::get_if<ir::Attribute>(&argument);
+  return attribute && std::holds_alternative<ir::None>(*attribute);
 }
 
-DType compute_type(const ir::Graph& graph, const ir::Node& node, const Pointwise& row) {
+std::vector<ValueId> results_of(const ir::Node& node) {
+  std::vector<ValueId> out;
+  for (const ir::Result& result : node.results) out.push_back(result.is_list ? ir::kNoValue : result.ids[0]);
+  return out;
+}
+
+int depth(const Row& row) {
+  int deepest = 0;
+  for (const Expression& result : row.results) deepest = std::max(deepest, depth(result));
+  return deepest;
+}
+
+const std::vector<int64_t>& sizes_of(const ir::Graph& graph, const ir::Node& node, const Row& row) {
+  bool reduces = row.reduced.kind != Reduced::Kind::none;
+  return graph.values[reduces ? std::get<ValueId>(node.args[0]) : results_of(node)[0]].type.sizes;
+}
+
+std::vector<bool> reduced_dims(const ir::Graph& graph, const ir::Node& node, const Row& row) {
+  if (row.reduced.kind == Reduced::Kind::none) return {};
+  size_t rank = sizes_of(graph, node, row).size();
+  std::vector<int64_t> listed;
+  if (row.reduced.kind != Reduced::Kind::all) {
+    if (const auto* attribute = std::get_if<ir::Attribute>(&node.args[row.reduced.argument])) {
+      if (const auto* list = std::get_if<std::vector<int64_t>>(attribute)) listed = *list;
+      if (const auto* one = std::get_if<int64_t>(attribute)) listed = {*one};
+    }
+  }
+  if (row.reduced.kind == Reduced::Kind::last) {
+    size_t count = listed.size();
+    listed.resize(count);
+    for (size_t i = 0; i < count; ++i) listed[i] = static_cast<int64_t>(rank - count + i);
+  }
+  std::vector<bool> out(rank, listed.empty());
+  for (int64_t dim : listed) {
+    size_t at = static_cast<size_t>(dim < 0 ? dim + static_cast<int64_t>(rank) : dim);
+    if (at < rank) out[at] = true;
+  }
+  return out;
+}
+
+DType compute_type(const ir::Graph& graph, const ir::Node& node, const Row& row) {
   if (row.typing == Typing::logic) return DType::boolean;
-  if (row.typing == Typing::value) return register_type(graph.values[result_of(node)].type.dtype);
-  std::set<int> arguments;
-  arguments_of(row.expression, arguments);
-  return register_type(promoted(graph, node, arguments));
+  if (row.typing == Typing::value) {
+    std::vector<ValueId> results = results_of(node);
+    return register_type(
+        graph.values[*std::find_if(results.begin(), results.end(), [](ValueId id) { return id != ir::kNoValue; })].type.dtype);
+  }
+  return register_type(promoted(graph, node, arguments_of(row, node)));
 }
 
-const Pointwise* lowerable(const ir::Graph& graph, const ir::Node& node) {
-  ValueId result = result_of(node);
-  if (result == ir::kNoValue || node.ordered || node.writes.size() > 1) return nullptr;
-  if (!node.writes.empty() && node.writes[0].after != result) return nullptr;
-  const ir::Value& value = graph.values[result];
-  if (value.alias_of != ir::kNoValue || !has_registers(value.type.dtype)) return nullptr;
-  for (int64_t size : value.type.sizes)
-    if (size == 0) return nullptr;
-  const Pointwise* row = find_pointwise(node.op, [&](int i) { return ir::plain_text(node.args[i]); });
-  if (!row) return nullptr;
-  if (row->typing != Typing::value && value.type.dtype != DType::boolean) return nullptr;
-  std::set<int> arguments;
-  arguments_of(row->expression, arguments);
+namespace {
+
+bool broadcasts(const std::vector<int64_t>& from, const std::vector<int64_t>& to) {
+  if (from.size() > to.size()) return false;
+  size_t missing = to.size() - from.size();
+  for (size_t d = 0; d < from.size(); ++d)
+    if (from[d] != 1 && from[d] != to[d + missing]) return false;
+  return true;
+}
+
+// Results are as large as what is computed over, or without the reduced dimensions.
+bool fits_results(const ir::Graph& graph, const ir::Node& node, const Row& row) {
+  std::vector<ValueId> results = results_of(node);
+  if (results.empty() || results.size() > row.results.size() || node.ordered || node.writes.size() > 1) return false;
+  if (std::all_of(results.begin(), results.end(), [](ValueId id) { return id == ir::kNoValue; })) return false;
+  if (!node.writes.empty() && (results.size() != 1 || node.writes[0].after != results[0])) return false;
+  bool reduces = row.reduced.kind != Reduced::Kind::none;
+  if (reduces && (node.args.empty() || !std::holds_alternative<ValueId>(node.args[0]) || is_absent(node.args[0]))) return false;
+  if (!reduces && results[0] == ir::kNoValue) return false;
+  const std::vector<int64_t>& sizes = sizes_of(graph, node, row);
+  if (std::count(sizes.begin(), sizes.end(), 0) > 0) return false;
+  std::vector<bool> reduced = reduced_dims(graph, node, row);
+  std::vector<int64_t> kept, dropped;
+  int64_t length = 1;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    bool gone = reduces && reduced[d];
+    kept.push_back(gone ? 1 : sizes[d]);
+    if (gone) length *= sizes[d];
+    else dropped.push_back(sizes[d]);
+  }
+  if (length > kLongestRow) return false;
+  for (ValueId id : results) {
+    if (id == ir::kNoValue) continue;
+    const ir::Value& value = graph.values[id];
+    if (value.alias_of != ir::kNoValue || !has_registers(value.type.dtype)) return false;
+    if (value.type.sizes != sizes && value.type.sizes != kept && value.type.sizes != dropped) return false;
+    if (register_type(value.type.dtype) != register_type(graph.values[results[0]].type.dtype)) return false;
+    if (row.typing != Typing::value && value.type.dtype != DType::boolean) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+const Row* lowerable(const ir::Graph& graph, const ir::Node& node) {
+  const Row* row = find_row(node.op, [&](int i) { return ir::plain_text(node.args[i]); });
+  if (!row || !fits_results(graph, node, *row)) return nullptr;
+  std::set<int> arguments = arguments_of(*row, node);
   for (int i : arguments) {
     if (static_cast<size_t>(i) >= node.args.size()) return nullptr;
     if (const auto* id = std::get_if<ValueId>(&node.args[i])) {
       if (*id == ir::kNoValue || !has_registers(graph.values[*id].type.dtype)) return nullptr;
+      if (!broadcasts(graph.values[*id].type.sizes, sizes_of(graph, node, *row))) return nullptr;
     } else if (!is_real_number(node.args[i])) {
       return nullptr;
     }
   }
   DType type = compute_type(graph, node, *row);
-  if (!fits(row->expression, type)) return nullptr;
+  for (const Expression& result : row->results)
+    if (!fits(result, type)) return nullptr;
   for (int i : arguments) {
     const auto* id = std::get_if<ValueId>(&node.args[i]);
     DType from = id ? graph.values[*id].type.dtype : is_floating_number(node.args[i]) ? DType::f64 : DType::i64;
     if (!converts(from, type)) return nullptr;
     // In-place arithmetic on a narrower type than its operands' is done in the wider one.
-    bool wider = id && row->typing == Typing::value && ir::promote(from, value.type.dtype) != value.type.dtype;
-    if (wider && !only_chooses(row->expression)) return nullptr;
+    bool wider = id && row->typing == Typing::value && register_type(ir::promote(from, type)) != type;
+    if (wider && !only_chooses(row->results[0])) return nullptr;
   }
   return row;
 }

@@ -1,19 +1,28 @@
-// Which nodes of a graph their row of pointwise.def can compute, and in which types.
+// Which nodes of a graph their row of pointwise.def or reductions.def can compute, and how.
 #pragma once
 
 #include "ir/graph/group.h"
-#include "ops/pointwise.h"
+#include "ops/rows.h"
 
 namespace tenon::ops {
 
-// The row of a node that can be computed element by element, or null.
-const Pointwise* lowerable(const ir::Graph& graph, const ir::Node& node);
+// The row of a node that can become part of a kernel, or null.
+const Row* lowerable(const ir::Graph& graph, const ir::Node& node);
 
 // The type in which a row computes on this node; bf16 and f16 are computed in f32.
-ir::DType compute_type(const ir::Graph& graph, const ir::Node& node, const Pointwise& row);
+ir::DType compute_type(const ir::Graph& graph, const ir::Node& node, const Row& row);
 ir::DType register_type(ir::DType dtype);
 
-// The one value that a pointwise node defines.
-ir::ValueId result_of(const ir::Node& node);
+// Sizes over which a row computes, and which of them it reduces (none: empty).
+const std::vector<int64_t>& sizes_of(const ir::Graph& graph, const ir::Node& node, const Row& row);
+std::vector<bool> reduced_dims(const ir::Graph& graph, const ir::Node& node, const Row& row);
+
+// Reductions of reductions: how often a row must be gone over before its results are known.
+int depth(const Row& row);
+
+// The values that a node of a row defines, kNoValue where it has none.
+std::vector<ir::ValueId> results_of(const ir::Node& node);
+
+bool is_absent(const ir::Argument& argument);  // None, or no tensor
 
 }  // namespace tenon::ops

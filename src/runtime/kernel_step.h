@@ -4,6 +4,7 @@
 #include <c10/util/ArrayRef.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "abi/kernel.h"
@@ -11,16 +12,12 @@
 namespace tenon::runtime {
 
 struct KernelStep {
-  struct Launch {
-    std::vector<int64_t> sizes;
-    std::vector<int64_t> offsets;  // per buffer, in bytes
-    int64_t iterations = 0;
-    int64_t grain = 0;  // iterations that are worth a thread
-  };
   abi::KernelFunction function = nullptr;
-  std::shared_ptr<const void> owner;  // of the code
-  std::vector<int32_t> scalars;       // of the graph
-  std::vector<Launch> launches;
+  std::shared_ptr<const void> owner;                // of the code
+  std::vector<std::pair<int32_t, double>> numbers;  // each a scalar of the graph, or (-1) a known one
+  std::vector<int64_t> sizes;
+  int64_t iterations = 0;
+  int64_t grain = 0;  // iterations that are worth a thread
 };
 
 // `memory`: one pointer a buffer of the kernel; `scalars`: those of the graph.

@@ -47,7 +47,7 @@ std::vector<at::Tensor> widen(const ir::Graph& wide, const std::vector<at::Tenso
   std::vector<at::Tensor> out;
   for (size_t i = 0; i < inputs.size(); ++i) {
     out.push_back(bridge::empty_of(wide.values[wide.inputs[i].value].type));
-    out.back().copy_(inputs[i]);
+    bridge::copy_elements(inputs[i], out.back());
   }
   return out;
 }

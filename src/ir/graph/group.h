@@ -11,7 +11,9 @@ namespace tenon::ir {
 struct Group {
   std::vector<size_t> nodes;  // in the graph's order
   std::vector<ValueId> inputs, outputs;
-  std::vector<int64_t> sizes;  // of every value that it computes
+  std::vector<int64_t> sizes;    // over which it computes
+  std::vector<bool> reduced;     // which of them its reductions go over; empty: it has none
+  std::vector<ValueId> dropped;  // values that lack the reduced dimensions, instead of having them with size 1
 };
 
 // A constant argument as the op table names it: "none", "2", "tanh"; nothing for tensors.

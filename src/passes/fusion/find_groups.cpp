@@ -10,17 +10,26 @@ namespace {
 using ir::ValueId;
 
 constexpr int kNone = -1;
+// Every reduction of a reduction means computing a row's elements once more.
+constexpr int kDeepest = 3;
+
+std::vector<int64_t> without_reduced(const std::vector<int64_t>& sizes, const std::vector<bool>& reduced) {
+  std::vector<int64_t> out = sizes;
+  for (size_t d = 0; d < reduced.size(); ++d)
+    if (reduced[d]) out[d] = 1;
+  return out;
+}
 
 // One walk over the nodes. A group takes nodes in until a node outside it reads one of its values:
 // from then on it must have run, so it is closed.
 class Finder {
  public:
-  explicit Finder(const ir::Graph& graph) : graph_(graph), group_of_(graph.values.size(), kNone) {}
+  explicit Finder(const ir::Graph& graph) : graph_(graph), group_of_(graph.values.size(), kNone), depth_(graph.values.size(), 0) {}
 
   std::vector<ir::Group> run() {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const ir::Node& node = graph_.nodes[i];
-      if (ops::lowerable(graph_, node)) join(i);
+      if (const ops::Row* row = ops::lowerable(graph_, node)) join(i, *row);
       else close_operands(node, kNone);
     }
     finish();
@@ -46,33 +55,69 @@ class Finder {
     });
   }
 
-  void join(size_t index) {
-    const ir::Node& node = graph_.nodes[index];
-    ValueId result = ops::result_of(node);
-    const std::vector<int64_t>& sizes = graph_.values[result].type.sizes;
-    int mine = kNone;
-    ir::for_each_operand(node, [&](ValueId id) {
-      int group = home(id);
-      if (group == kNone || group == mine || !states_[group].open || groups_[group].sizes != sizes) return;
-      if (graph_.values[id].type.sizes != sizes) return;
-      mine = mine == kNone ? group : merge(mine, group);
-    });
-    if (mine == kNone) {
-      mine = static_cast<int>(groups_.size());
-      groups_.push_back({.sizes = sizes});
-      states_.emplace_back();
-    }
-    close_operands(node, mine);
-    groups_[mine].nodes.push_back(index);
-    group_of_[result] = mine;
+  // Where a node computes, and what it reduces.
+  struct Place {
+    const std::vector<int64_t>& sizes;
+    std::vector<bool> reduced;
+    bool operator==(const Place&) const = default;
+  };
+
+  static bool fits(const std::vector<bool>& a, const std::vector<bool>& b) { return a.empty() || b.empty() || a == b; }
+
+  // A node may also compute on what a group has reduced already.
+  bool takes(const ir::Group& group, const Place& place) const {
+    if (group.sizes == place.sizes) return fits(group.reduced, place.reduced);
+    return place.reduced.empty() && !group.reduced.empty() && without_reduced(group.sizes, group.reduced) == place.sizes;
   }
 
-  int merge(int a, int b) {
+  bool can_join(int group, ValueId operand, const Place& place) const {
+    const auto& dropped = groups_[group].dropped;
+    return states_[group].open && takes(groups_[group], place) && std::find(dropped.begin(), dropped.end(), operand) == dropped.end();
+  }
+
+  void join(size_t index, const ops::Row& row) {
+    const ir::Node& node = graph_.nodes[index];
+    Place place{ops::sizes_of(graph_, node, row), ops::reduced_dims(graph_, node, row)};
+    int mine = kNone, deepest = 0;
+    std::vector<int> merged;
+    std::vector<bool> reduced = place.reduced;
+    ir::for_each_operand(node, [&](ValueId id) {
+      int group = home(id);
+      if (group == kNone || !can_join(group, id, place)) return;
+      if (!fits(reduced, groups_[group].reduced) || (!merged.empty() && groups_[merged[0]].sizes != groups_[group].sizes)) return;
+      if (reduced.empty()) reduced = groups_[group].reduced;
+      merged.push_back(group);
+      deepest = std::max(deepest, depth_[id]);
+    });
+    if (deepest + ops::depth(row) > kDeepest) merged.clear();
+    for (int group : merged) {
+      if (mine == kNone) mine = group;
+      else if (group != mine && states_[group].merged_into == kNone) merge(mine, group);
+    }
+    if (mine == kNone) {
+      mine = static_cast<int>(groups_.size());
+      groups_.push_back({.sizes = place.sizes, .reduced = place.reduced});
+      states_.emplace_back();
+      deepest = 0;
+    }
+    if (groups_[mine].reduced.empty()) groups_[mine].reduced = place.reduced;
+    close_operands(node, mine);
+    groups_[mine].nodes.push_back(index);
+    for (ValueId result : ops::results_of(node)) {
+      if (result == ir::kNoValue) continue;
+      group_of_[result] = mine;
+      depth_[result] = deepest + ops::depth(row);
+      if (graph_.values[result].type.sizes.size() < place.sizes.size()) groups_[mine].dropped.push_back(result);
+    }
+  }
+
+  void merge(int a, int b) {
+    if (groups_[a].reduced.empty()) groups_[a].reduced = groups_[b].reduced;
+    groups_[a].dropped.insert(groups_[a].dropped.end(), groups_[b].dropped.begin(), groups_[b].dropped.end());
     groups_[a].nodes.insert(groups_[a].nodes.end(), groups_[b].nodes.begin(), groups_[b].nodes.end());
     std::sort(groups_[a].nodes.begin(), groups_[a].nodes.end());
     groups_[b].nodes.clear();
     states_[b].merged_into = a;
-    return a;
   }
 
   // Inputs are what comes from outside, outputs what is read outside.
@@ -96,8 +141,8 @@ class Finder {
           bool inside = home(id) == static_cast<int>(g);
           if (!inside && std::find(group.inputs.begin(), group.inputs.end(), id) == group.inputs.end()) group.inputs.push_back(id);
         });
-        ValueId result = ops::result_of(graph_.nodes[i]);
-        if (needed[result]) group.outputs.push_back(result);
+        for (ValueId result : ops::results_of(graph_.nodes[i]))
+          if (result != ir::kNoValue && needed[result]) group.outputs.push_back(result);
       }
     }
     std::erase_if(groups_, [](const ir::Group& group) { return group.nodes.empty() || group.outputs.empty(); });
@@ -107,6 +152,7 @@ class Finder {
   std::vector<ir::Group> groups_;
   std::vector<State> states_;
   std::vector<int> group_of_;  // per value that a group computes
+  std::vector<int> depth_;     // per value: reductions of reductions inside its group
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Finds nodes that can become one kernel: pointwise ops over the same sizes, as long as nothing
-// outside needs one of their values before the last of them.
+// Finds nodes that can become one kernel: pointwise ops over the same sizes and reductions of the
+// same dimensions of them, as long as nothing outside needs one of their values before the last of
+// them.
 #pragma once
 
 #include "ir/graph/group.h"

@@ -1,5 +1,6 @@
-#include "ops/pointwise.h"
+#include "ops/rows.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <map>
@@ -9,19 +10,31 @@
 namespace tenon::ops {
 namespace {
 
-// Precedence climbing over: ?: < comparisons < + - < * / < unary - < calls, $n, numbers, ( ).
+// Statements `name = expression` and results, between `;`. In expressions precedence climbing over:
+// ?: < comparisons < + - < * / < unary - < calls, $n, names, numbers, ( ).
 class Parser {
  public:
   explicit Parser(const std::string& text) : text_(text) {}
 
-  Expression whole() {
-    Expression out = choice();
+  std::vector<Expression> whole() {
+    std::vector<Expression> results;
+    do {
+      size_t start = at_;
+      std::string name = word();
+      if (!name.empty() && next() == '=' && text_[at_ + 1] != '=') {
+        ++at_;
+        names_.emplace(name, choice());
+      } else {
+        at_ = start;
+        results.push_back(choice());
+      }
+    } while (accept(";"));
     if (next() != '\0') fail();
-    return out;
+    return results;
   }
 
  private:
-  [[noreturn]] void fail() const { throw InternalError("pointwise expression '" + text_ + "', column " + std::to_string(at_)); }
+  [[noreturn]] void fail() const { throw InternalError("expression '" + text_ + "', column " + std::to_string(at_)); }
 
   char next() {
     while (at_ < text_.size() && text_[at_] == ' ') ++at_;
@@ -97,17 +110,28 @@ class Parser {
     }
     if (c == '$') {
       ++at_;
-      return {Expression::Kind::argument, static_cast<int>(digits()), 0, "", {}};
+      Expression argument{Expression::Kind::argument, static_cast<int>(digits()), 0, "", {}};
+      if (accept("??")) argument.operands.push_back(primary());
+      return argument;
     }
     if (std::isdigit(static_cast<unsigned char>(c))) return {Expression::Kind::number, 0, digits(), "", {}};
-    std::string name;
-    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_')) name += text_[at_++];
+    std::string name = word();
+    if (name == "count") return {Expression::Kind::count, 0, 0, "", {}};
+    if (auto known = names_.find(name); known != names_.end()) return known->second;
     if (name.empty()) fail();
     expect("(");
     std::vector<Expression> operands = {choice()};
     while (accept(",")) operands.push_back(choice());
     expect(")");
-    return call(name, std::move(operands));
+    if (!name.starts_with("row_")) return call(name, std::move(operands));
+    return {Expression::Kind::reduction, 0, 0, name.substr(4), std::move(operands)};
+  }
+
+  std::string word() {
+    next();
+    std::string name;
+    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_')) name += text_[at_++];
+    return name;
   }
 
   double digits() {
@@ -120,26 +144,35 @@ class Parser {
 
   const std::string& text_;
   size_t at_ = 0;
+  std::map<std::string, Expression> names_;
 };
 
-using Table = std::multimap<std::string, Pointwise>;
+using Table = std::multimap<std::string, Row>;
 
-void add_row(Table& table, const std::string& op, Typing typing, const std::string& condition, const std::string& expression) {
-  Pointwise row{typing, -1, "", parse_expression(expression)};
-  if (!condition.empty()) {  // "$1 = tanh"
-    size_t equals = condition.find(" = ");
-    row.conditioned = std::atoi(condition.c_str() + 1);
-    row.condition = condition.substr(equals + 3);
-  }
+// "all", "$1", "last $1"
+Reduced parse_reduced(const std::string& text) {
+  if (text.empty()) return {};
+  if (text == "all") return {Reduced::Kind::all};
+  bool last = text.starts_with("last ");
+  return {last ? Reduced::Kind::last : Reduced::Kind::listed, std::atoi(text.c_str() + (last ? 6 : 1))};
+}
+
+void add_row(Table& table, const std::string& op, Typing typing, const std::string& reduced, const std::string& condition,
+             const std::string& results) {
+  Row row{typing, parse_reduced(reduced), {}, parse_results(results)};
+  if (!condition.empty()) row.conditions.push_back({std::atoi(condition.c_str() + 1), condition.substr(condition.find(" = ") + 3)});
   table.emplace(op, std::move(row));
 }
 
 const Table& rows() {
   static const Table* table = [] {
     auto* t = new Table;
-#define TENON_POINTWISE(op, typing, condition, expression) add_row(*t, op, Typing::typing, condition, expression);
+#define TENON_POINTWISE(op, typing, condition, results) add_row(*t, op, Typing::typing, "", condition, results);
 #include "ops/pointwise.def"
 #undef TENON_POINTWISE
+#define TENON_REDUCTION(op, typing, dims, condition, results) add_row(*t, op, Typing::typing, dims, condition, results);
+#include "ops/reductions.def"
+#undef TENON_REDUCTION
     return t;
   }();
   return *table;
@@ -147,9 +180,9 @@ const Table& rows() {
 
 }  // namespace
 
-Expression parse_expression(const std::string& text) { return Parser(text).whole(); }
+std::vector<Expression> parse_results(const std::string& text) { return Parser(text).whole(); }
 
-const Pointwise* find_pointwise(const std::string& op, const std::function<std::string(int)>& attribute) {
+const Row* find_row(const std::string& op, const std::function<std::string(int)>& attribute) {
   auto [begin, end] = rows().equal_range(op);
   if (begin == end) {  // an in-place op: "aten::add_.Tensor"
     size_t dot = op.find('.');
@@ -158,8 +191,12 @@ const Pointwise* find_pointwise(const std::string& op, const std::function<std::
     std::string functional = op.substr(0, last) + op.substr(last + 1);
     std::tie(begin, end) = rows().equal_range(functional);
   }
-  for (auto it = begin; it != end; ++it)
-    if (it->second.conditioned < 0 || attribute(it->second.conditioned) == it->second.condition) return &it->second;
+  for (auto it = begin; it != end; ++it) {
+    const auto& conditions = it->second.conditions;
+    bool holds =
+        std::all_of(conditions.begin(), conditions.end(), [&](const Row::Condition& c) { return attribute(c.argument) == c.text; });
+    if (holds) return &it->second;
+  }
   return nullptr;
 }
 

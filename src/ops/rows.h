@@ -1,0 +1,53 @@
+// Rows of pointwise.def and reductions.def: what an element of an op's results is, as expressions of
+// its arguments.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tenon::ops {
+
+struct Expression {
+  enum class Kind : uint8_t {
+    argument,   // or, if that is None, the only operand
+    number,     //
+    count,      // of the elements that are reduced into one; in a pointwise row, of all
+    function,   // of the loop language: "add", "select", ...
+    reduction,  // of the loop language, over the reduced dimensions: "sum", "max", ...
+  };
+  Kind kind = Kind::number;
+  int argument = 0;
+  double number = 0;
+  std::string function;
+  std::vector<Expression> operands;
+};
+
+enum class Typing : uint8_t { value, operands, logic };
+
+// Which dimensions of the first argument an op reduces.
+struct Reduced {
+  enum class Kind : uint8_t { none, all, listed, last };  // listed: by an argument; last: as many as the argument has items
+  Kind kind = Kind::none;
+  int argument = 0;
+};
+
+struct Row {
+  struct Condition {
+    int argument = 0;
+    std::string text;
+  };
+  Typing typing = Typing::value;
+  Reduced reduced;
+  std::vector<Condition> conditions;  // all of which must hold
+  std::vector<Expression> results;
+};
+
+// The row of an op ("aten::add.Tensor") for arguments of which `attribute(i)` gives the text of
+// number i if it is no tensor ("none", "tanh", "2"), or nullptr.
+const Row* find_row(const std::string& op, const std::function<std::string(int)>& attribute);
+
+// Throws InternalError; for rows, and for tests of them.
+std::vector<Expression> parse_results(const std::string& text);
+
+}  // namespace tenon::ops
