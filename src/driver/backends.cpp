@@ -1,7 +1,6 @@
 #include "driver/backends.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 
@@ -74,9 +73,8 @@ std::vector<at::Tensor> run_op_by_op(const runtime::Interpreter& interpreter, st
 
 std::vector<at::Tensor> Executable::run(std::vector<at::Tensor> inputs, runtime::RunMode mode, c10::ArrayRef<double> scalars) const {
   if (mode != runtime::RunMode::kernels) return op_by_op_->run(std::move(inputs), mode, scalars);
-  if (!verifier_) return run_kernels(std::move(inputs), scalars);
-  if (verifier_->quarantined()) return verifier_->run_oracle(std::move(inputs), scalars);
-  if (!verifier_->wants(runs_++)) return run_kernels(std::move(inputs), scalars);
+  if (quarantine_->is_on()) return op_by_op_->run(std::move(inputs), mode, scalars);
+  if (!verifier_ || !verifier_->wants(runs_++)) return run_kernels(std::move(inputs), scalars);
   return verifier_->compare(std::move(inputs), scalars, [&](std::vector<at::Tensor> in) { return run_kernels(std::move(in), scalars); });
 }
 
@@ -104,40 +102,27 @@ BackendKind backend_kind(const std::string& name) {
   throw UserError(ErrorCode::backend, "no backend is named '" + name + "'; there are: " + known);
 }
 
-// Makes every copy that the graph language asks for.
-static ir::Reuse no_reuse(ir::Reuse reuse) {
-  for (auto& writes : reuse.in_place) writes.assign(writes.size(), false);
-  reuse.no_op.assign(reuse.no_op.size(), false);
-  reuse.written_already.assign(reuse.written_already.size(), false);
-  return reuse;
-}
-
 std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph, const std::vector<c10::IValue>& resources) {
   ++counters().graphs;
   ir::Reuse reuse = planner::plan_reuse(graph);
   auto off = capture::keys_above_backends();
   bool native = options.backend == "native";
-  static const bool check_kernels = std::getenv("TENON_CHECK_KERNELS") != nullptr;
-  double fraction = native && check_kernels ? 1 : options.verify;
+  auto quarantine = std::make_shared<Quarantine>();
   std::shared_ptr<const Verifier> verifier;
-  if (fraction > 0) {
-    auto interpret = [&](ir::Graph g) {
-      return std::make_shared<const runtime::Interpreter>(std::move(g), no_reuse(reuse), resources, off);
-    };
-    verifier = std::make_shared<const Verifier>(fraction, interpret(graph), native ? interpret(runtime::widen(graph)) : nullptr,
-                                                native && check_kernels);
-  }
+  if (options.verify > 0 && !native)
+    verifier = std::make_shared<const Verifier>(
+        options.verify, std::make_shared<const runtime::Interpreter>(graph, planner::no_reuse(graph), resources, off), quarantine);
   // A wrong result that goes away with `eager` comes from the planner; one that comes with `aten`, from the passes.
-  if (options.backend == "eager") reuse = no_reuse(std::move(reuse));
+  if (options.backend == "eager") reuse = planner::no_reuse(graph);
   std::vector<passes::PassRun> passes;
+  std::shared_ptr<const runtime::Interpreter> kernels;
   if (options.backend == "aten" || native) {
     passes = passes::run_all(graph);
     check_graph(graph);
     reuse = planner::plan_reuse(graph);
   }
-  std::shared_ptr<const runtime::Interpreter> kernels;
   if (native) {
-    Native fused = make_native(graph);
+    Native fused = make_native(graph, options.verify, quarantine);
     ir::Reuse fused_reuse = planner::plan_reuse(fused.graph);
     kernels = std::make_shared<const runtime::Interpreter>(std::move(fused.graph), std::move(fused_reuse), resources, off,
                                                            std::move(fused.kernels));
@@ -154,7 +139,7 @@ std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph,
                [op_by_op](std::vector<at::Tensor> inputs) { return run_op_by_op(*op_by_op, std::move(inputs)); });
   }
   return std::make_shared<const Executable>(std::move(op_by_op), std::move(kernels), std::move(own), std::move(verifier),
-                                            std::move(passes));
+                                            std::move(quarantine), std::move(passes));
 }
 
 }  // namespace driver

@@ -17,11 +17,12 @@ class Executable {
  public:
   // `kernels` may be null, `own` empty: then every node is a call of ATen.
   Executable(std::shared_ptr<const runtime::Interpreter> op_by_op, std::shared_ptr<const runtime::Interpreter> kernels, Runner own,
-             std::shared_ptr<const Verifier> verifier, std::vector<passes::PassRun> passes)
+             std::shared_ptr<const Verifier> verifier, std::shared_ptr<const Quarantine> quarantine, std::vector<passes::PassRun> passes)
       : op_by_op_(std::move(op_by_op)),
         kernels_(std::move(kernels)),
         own_(std::move(own)),
         verifier_(std::move(verifier)),
+        quarantine_(std::move(quarantine)),
         passes_(std::move(passes)) {}
 
   // `scalars`: one per scalar of the graph, or none for the recorded ones.
@@ -30,7 +31,7 @@ class Executable {
   // What the passes did to the graph; empty where none ran.
   const std::vector<passes::PassRun>& passes() const { return passes_; }
   // Why it does not serve any more, or nothing.
-  std::string quarantine() const { return verifier_ && verifier_->quarantined() ? verifier_->report() : ""; }
+  std::string quarantine() const { return quarantine_->report(); }
 
  private:
   std::vector<at::Tensor> run_kernels(std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) const;
@@ -39,6 +40,7 @@ class Executable {
   std::shared_ptr<const runtime::Interpreter> kernels_;
   Runner own_;
   std::shared_ptr<const Verifier> verifier_;
+  std::shared_ptr<const Quarantine> quarantine_;
   std::vector<passes::PassRun> passes_;
   mutable std::atomic<size_t> runs_{0};
 };

@@ -1,9 +1,11 @@
 #include "driver/native.h"
 
+#include <cstdlib>
 #include <map>
 #include <mutex>
 
 #include "base/error.h"
+#include "driver/kernel_check.h"
 #include "ir/loop/print.h"
 #include "ir/loop/verify.h"
 #include "loops/lower.h"
@@ -56,18 +58,25 @@ runtime::KernelStep bind(const loops::Lowered& lowered) {
 
 }  // namespace
 
-Native make_native(const ir::Graph& graph) {
+Native make_native(const ir::Graph& graph, double verify, std::shared_ptr<Quarantine> quarantine) {
+  static const bool check_all = std::getenv("TENON_CHECK_KERNELS") != nullptr;
   std::vector<ir::Group> groups = passes::find_groups(graph);
   Native native;
-  for (size_t g = 0; g < groups.size(); ++g)
-    native.kernels.push_back(bind(loops::lower(graph, groups[g], graph.name + "_" + std::to_string(g))));
+  for (size_t g = 0; g < groups.size(); ++g) {
+    runtime::KernelStep step = bind(loops::lower(graph, groups[g], graph.name + "_" + std::to_string(g)));
+    if (check_all || verify > 0) {
+      auto check = std::make_shared<const KernelCheck>(graph, groups[g], check_all ? 1 : verify, check_all, step, quarantine);
+      step.check = [check](auto inputs, auto outputs, auto scalars) { (*check)(inputs, outputs, scalars); };
+    }
+    native.kernels.push_back(std::move(step));
+  }
   native.graph = passes::fuse(graph, groups);
   return native;
 }
 
 bool has_native() { return true; }
 #else
-Native make_native(const ir::Graph&) { throw InternalError("this build generates no code"); }
+Native make_native(const ir::Graph&, double, std::shared_ptr<Quarantine>) { throw InternalError("this build generates no code"); }
 bool has_native() { return false; }
 #endif
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/quarantine.h"
 #include "ir/graph/graph.h"
 #include "runtime/kernel_step.h"
 
@@ -18,7 +19,7 @@ struct Native {
 // False in a build without code generation.
 bool has_native();
 
-// Equal kernels are compiled once in a process.
-Native make_native(const ir::Graph& graph);
+// Equal kernels are compiled once in a process. `verify`: the fraction of runs that are compared with ATen.
+Native make_native(const ir::Graph& graph, double verify, std::shared_ptr<Quarantine> quarantine);
 
 }  // namespace tenon::driver

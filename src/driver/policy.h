@@ -1,9 +1,10 @@
 // The numeric policy: when a result that eager computes otherwise is still right.
-//   NaN, infinities and signs of zeros are where eager has them; integers and bools are equal.
+//   NaN and infinities are where eager has them, signs of zeros where eager or the run in f64 has them; integers and bools are equal.
 //   The error against a run in f64 is at most 1.25 times eager's own (root of the mean square), plus
 //   one unit in the last place of the largest element; and no element is off by more than 8 times
 //   eager's worst error or 4 units. The errors of a few elements are a matter of chance: those of
-//   several runs are taken together.
+//   several runs are taken together, and eager's count for no less than those of a run in f64 with
+//   noise of a unit in the last place on every intermediate result.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,9 +14,9 @@
 
 namespace tenon::driver {
 
-// One result of one run. `truth` may be undefined: then eager itself is the truth.
+// One result of one run.
 struct Sample {
-  at::Tensor got, eager, truth;
+  at::Tensor got, eager, truth, noisy;
 };
 
 // Elements below which one run does not tell.

@@ -50,6 +50,7 @@ TermId Terms::compute(loop::Op op, DType type, std::vector<TermId> operands) {
 TermId Terms::cast(TermId term, DType from, DType to) { return from == to ? term : compute(loop::Op::cast, to, {term}); }
 
 TermId Terms::constant(double number, DType type) {
+  if (type == DType::boolean) return constant(static_cast<int64_t>(number != 0), type);
   if (!ir::is_floating(type)) return constant(static_cast<int64_t>(number), type);
   return add({Term::Kind::constant, type, 0, std::bit_cast<uint64_t>(number), {}});
 }
@@ -134,12 +135,22 @@ TermId Terms::value(const ops::Expression& e) {
   if (e.function == "mul" && is_one(e.operands[0])) return value(e.operands[1]);
   if (e.function == "mul" && is_one(e.operands[1])) return value(e.operands[0]);
   if (e.function == "add" && is_absent(e.operands[1])) return value(e.operands[0]);
+  if (e.function == "fma") return multiply_add(e);
   loop::Op op;
   if (!loop::op_from_name(e.function, op)) throw InternalError("the loop language has no " + e.function);
   std::vector<TermId> operands;
   for (const ops::Expression& operand : e.operands)
     operands.push_back(op == loop::Op::select && operands.empty() ? condition(operand) : value(operand));
   return compute(op, type_, std::move(operands));
+}
+
+TermId Terms::multiply_add(const ops::Expression& e) {
+  const ops::Expression &a = e.operands[0], &b = e.operands[1], &c = e.operands[2];
+  if (is_one(a)) return compute(loop::Op::add, type_, {value(c), value(b)});
+  if (a.function == "neg" && is_one(a.operands[0])) return compute(loop::Op::sub, type_, {value(c), value(b)});
+  std::vector<TermId> operands = {value(a), value(b), value(c)};
+  if (loop::is_real(type_)) return compute(loop::Op::fma, type_, std::move(operands));
+  return compute(loop::Op::add, type_, {operands[2], compute(loop::Op::mul, type_, {operands[0], operands[1]})});
 }
 
 // As a bool.

@@ -52,6 +52,7 @@ class Terms {
   TermId element(ir::ValueId id, ir::DType type);
   TermId argument(int index, ir::DType type);
   TermId value(const ops::Expression& e);
+  TermId multiply_add(const ops::Expression& e);
   TermId condition(const ops::Expression& e);
   bool is_absent(const ops::Expression& e) const;
   bool is_one(const ops::Expression& e) const;

@@ -14,7 +14,7 @@ bool has_registers(DType dtype) { return ir::is_floating(dtype) || ir::is_intege
 
 // Of the functions in ir/loop/ops.def: those that a bool, or an integer, has no meaning for.
 const std::set<std::string> kAnyType = {"select", "eq", "ne", "lt", "le", "gt", "ge", "bit_and", "bit_or", "bit_xor", "bit_not"};
-const std::set<std::string> kIntegers = {"add", "sub", "mul", "neg", "abs", "max", "min"};
+const std::set<std::string> kIntegers = {"add", "sub", "mul", "fma", "neg", "abs", "max", "min"};
 const std::set<std::string> kBits = {"bit_and", "bit_or", "bit_xor", "bit_not"};
 
 bool fits(const Expression& e, DType type) {
@@ -203,7 +203,7 @@ bool fits_results(const ir::Graph& graph, const ir::Node& node, const Row& row) 
     if (gone) length *= sizes[d];
     else dropped.push_back(sizes[d]);
   }
-  if (length > kLongestRow) return false;
+  if (reduces && (length == 1 || length > kLongestRow)) return false;
   for (ValueId id : results) {
     if (id == ir::kNoValue) continue;
     const ir::Value& value = graph.values[id];

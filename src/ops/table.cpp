@@ -10,7 +10,6 @@ std::unordered_map<std::string, Facts> build() {
 #define TENON_BIRTH(op) table[op].birth = true;
 #define TENON_HIDDEN_WRITE(op, operand, flag) table[op].hidden_writes.push_back({operand, flag});
 #define TENON_OVERWRITE(op, operand) table[op].overwrites = operand;
-#define TENON_OPAQUE(op, result) table[op].opaque = result;
 #define TENON_VIEW(op, kind) table[op].view = View::kind;
 #define TENON_FILL(op, argument, number) table[op].fill = Fill{argument, number};
 #define TENON_FUNCTIONAL(op, twin) table[op].functional = twin;
@@ -22,7 +21,6 @@ std::unordered_map<std::string, Facts> build() {
 #undef TENON_BIRTH
 #undef TENON_HIDDEN_WRITE
 #undef TENON_OVERWRITE
-#undef TENON_OPAQUE
 #undef TENON_VIEW
 #undef TENON_FILL
 #undef TENON_FUNCTIONAL
@@ -41,11 +39,6 @@ const std::unordered_map<std::string, Facts>& all() {
 const Facts* find(const std::string& op) {
   auto it = all().find(op);
   return it == all().end() ? nullptr : &it->second;
-}
-
-bool has_opaque_result(const std::string& op, int result) {
-  const Facts* facts = find(op);
-  return facts && facts->opaque == result;
 }
 
 View view_kind(const std::string& op) {

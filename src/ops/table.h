@@ -41,7 +41,6 @@ struct Facts {
   bool may_throw = false;  // on the contents of its operands
   int overwrites = -1;     // the operand that it fills without reading it
   std::vector<HiddenWrite> hidden_writes;
-  int opaque = -1;  // the result that is its working memory
   View view = View::none;
   std::optional<Fill> fill;
   std::string functional;         // the op that does to a new tensor what this one does to its first operand
@@ -50,7 +49,6 @@ struct Facts {
 };
 
 View view_kind(const std::string& op);
-bool has_opaque_result(const std::string& op, int result);
 
 // Facts of the op with this full name ("aten::add.Tensor"), or nullptr for an ordinary op.
 const Facts* find(const std::string& op);

@@ -61,6 +61,9 @@ size_t eliminate_casts(ir::Graph& graph) {
     DType from = dtype(source), through = dtype(between), to = dtype(result);
     // From f32 only back: ATen converts f32 and f64 into a third type in different ways.
     bool keeps = from == through || (loses_nothing(from, through) && (to == from || !is_floating(from)));
+    // ATen's loops over another layout give the NaNs of bf16 and f16 other bits.
+    bool same_loop = graph.values[source].type.strides == graph.values[between].type.strides;
+    if (!same_loop && is_floating(from) && (to == DType::bf16 || to == DType::f16)) keeps = false;
     // Read again later, overwritten memory would have to be kept.
     if (keeps && !memory.is_written(source)) changes += spell_copy(graph, node, source);
   }

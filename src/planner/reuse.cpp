@@ -172,4 +172,12 @@ ir::Reuse plan_reuse(const ir::Graph& graph) {
   }
 }
 
+ir::Reuse no_reuse(const ir::Graph& graph) {
+  ir::Reuse reuse = plan_reuse(graph);
+  for (auto& writes : reuse.in_place) writes.assign(writes.size(), false);
+  reuse.no_op.assign(reuse.no_op.size(), false);
+  reuse.written_already.assign(reuse.written_already.size(), false);
+  return reuse;
+}
+
 }  // namespace tenon::planner

@@ -13,5 +13,6 @@
 namespace tenon::planner {
 
 ir::Reuse plan_reuse(const ir::Graph& graph);
+ir::Reuse no_reuse(const ir::Graph& graph);  // every copy is made
 
 }  // namespace tenon::planner

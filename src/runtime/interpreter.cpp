@@ -195,6 +195,11 @@ void Interpreter::run_kernel(const Step& step, Environment& env) const {
     memory.push_back(outputs.back().mutable_data_ptr());
   }
   runtime::run(*step.kernel, memory, env.scalars);
+  if (step.kernel->check) {
+    std::vector<at::Tensor> inputs;
+    for (const Argument& argument : step.args) inputs.push_back(env[argument.operands[0].id]);
+    step.kernel->check(inputs, outputs, env.scalars);
+  }
   for (size_t i = 0; i < outputs.size(); ++i) env[step.results[i].ids[0]] = std::move(outputs[i]);
   for (const Argument& argument : step.args)
     if (argument.operands[0].last) env[argument.operands[0].id].reset();

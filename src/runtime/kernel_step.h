@@ -1,8 +1,10 @@
 // A kernel at its place in a graph: machine code and the numbers to run it with.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/util/ArrayRef.h>
 
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -18,6 +20,8 @@ struct KernelStep {
   std::vector<int64_t> sizes;
   int64_t iterations = 0;
   int64_t grain = 0;  // iterations that are worth a thread
+  // Is shown the inputs and the outputs after each run; may be empty.
+  std::function<void(c10::ArrayRef<at::Tensor>, c10::ArrayRef<at::Tensor>, c10::ArrayRef<double>)> check;
 };
 
 // `memory`: one pointer a buffer of the kernel; `scalars`: those of the graph.

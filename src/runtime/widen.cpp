@@ -1,6 +1,7 @@
 #include "runtime/widen.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty.h>
 
 #include "bridge/convert.h"
 
@@ -11,16 +12,7 @@ ir::DType wider(ir::DType dtype) {
   return dtype == ir::DType::f32 || dtype == ir::DType::bf16 || dtype == ir::DType::f16 ? ir::DType::f64 : dtype;
 }
 
-// A factory that is not told a type takes libtorch's default.
-bool makes_default_type(const ir::Graph& graph, const ir::Node& node) {
-  bool reads = false;
-  ir::for_each_operand(node, [&](ir::ValueId) { reads = true; });
-  if (reads || node.results.size() != 1 || node.results[0].is_list) return false;
-  return graph.values[node.results[0].ids[0]].type.dtype == ir::DType::f64;
-}
-
-void widen_attribute(ir::Attribute& attribute, bool is_type, bool by_default) {
-  if (is_type && by_default && std::holds_alternative<ir::None>(attribute)) attribute = static_cast<int64_t>(at::kDouble);
+void widen_attribute(ir::Attribute& attribute, bool is_type) {
   if (auto* number = std::get_if<ir::NumberTensor>(&attribute)) {
     if (number->plain) number->dtype = wider(number->dtype);
   } else if (auto* type = std::get_if<int64_t>(&attribute); type && is_type) {
@@ -37,7 +29,7 @@ ir::Graph widen(ir::Graph graph) {
     for (size_t i = 0; i < node.args.size() && i < parameters.size(); ++i)
       if (auto* attribute = std::get_if<ir::Attribute>(&node.args[i])) {
         std::string type = parameters[i].real_type()->str();
-        widen_attribute(*attribute, type.find("ScalarType") != std::string::npos, makes_default_type(graph, node));
+        widen_attribute(*attribute, type.find("ScalarType") != std::string::npos);
       }
   }
   return graph;
@@ -50,6 +42,51 @@ std::vector<at::Tensor> widen(const ir::Graph& wide, const std::vector<at::Tenso
     bridge::copy_elements(inputs[i], out.back());
   }
   return out;
+}
+
+ir::Graph add_noise(ir::Graph wide) {
+  std::vector<ir::Node> nodes = std::move(wide.nodes);
+  wide.nodes.clear();
+  // Makes `id` the product of a new value and noise.
+  auto disturb = [&](ir::ValueId id) {
+    ir::TensorType type = wide.values[id].type;
+    ir::ValueId clean = wide.add_value(type), noise = wide.add_value(type);
+    wide.inputs.push_back({noise, ir::InputRole::argument, "noise " + std::to_string(id)});
+    return std::pair{clean, ir::Node{.op = "aten::mul.Tensor", .args = {clean, noise}, .results = {{false, {id}}}}};
+  };
+  for (size_t i = 0, count = wide.inputs.size(); i < count; ++i) {
+    if (wide.values[wide.inputs[i].value].type.dtype != ir::DType::f64) continue;
+    auto [clean, product] = disturb(wide.inputs[i].value);
+    wide.inputs[i].value = clean;
+    wide.nodes.push_back(std::move(product));
+  }
+  for (ir::Node& node : nodes) {
+    std::vector<ir::Node> products;
+    for (ir::Result& result : node.results)
+      for (ir::ValueId& id : result.ids) {
+        if (id == ir::kNoValue || wide.values[id].type.dtype != ir::DType::f64) continue;
+        auto [clean, product] = disturb(id);
+        for (ir::Node::Write& write : node.writes)
+          if (write.after == id) write.after = clean;
+        id = clean;
+        products.push_back(std::move(product));
+      }
+    wide.nodes.push_back(std::move(node));
+    for (ir::Node& product : products) wide.nodes.push_back(std::move(product));
+  }
+  return wide;
+}
+
+std::vector<at::Tensor> with_noise(const ir::Graph& noisy, const ir::Graph& narrow, std::vector<at::Tensor> inputs,
+                                   at::Generator& generator) {
+  for (size_t i = inputs.size(); i < noisy.inputs.size(); ++i) {
+    const ir::Input& input = noisy.inputs[i];
+    ir::DType dtype = narrow.values[std::stoi(input.name.substr(6))].type.dtype;
+    double unit = dtype == ir::DType::bf16 ? 0x1p-8 : dtype == ir::DType::f16 ? 0x1p-11 : dtype == ir::DType::f32 ? 0x1p-23 : 0x1p-52;
+    at::Tensor noise = at::empty(noisy.values[input.value].type.sizes, at::kDouble);
+    inputs.push_back(noise.normal_(1, unit, generator));
+  }
+  return inputs;
 }
 
 }  // namespace tenon::runtime

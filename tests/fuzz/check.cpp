@@ -128,6 +128,8 @@ Verdict check(const RandomProgram& program, const std::string& way) {
   verdict.answered = why.answered > 0;
   verdict.obstacles = why.obstacles;
   for (const Explanation::Recompile& r : why.recompiles) verdict.obstacles.push_back("recompiled: " + r.guard + " " + r.detail);
+  for (const std::string& obstacle : why.obstacles)
+    if (verdict.kind.empty() && obstacle.find("is quarantined") != std::string::npos) note(kCalls, {"kernel", obstacle});
   if (!verdict.kind.empty()) {
     verdict.explanation = why.text();
     for (const Explanation::Graph& graph : why.graphs) verdict.explanation += graph.served_as + ":\n" + graph.text;

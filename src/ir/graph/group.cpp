@@ -41,6 +41,20 @@ std::string number_text(double number) {
 
 }  // namespace
 
+Graph subgraph(const Graph& graph, const Group& group) {
+  Graph out;
+  out.name = graph.name;
+  out.values = graph.values;
+  out.scalars = graph.scalars;
+  for (ValueId id : group.inputs) {
+    out.values[id].alias_of = kNoValue;
+    out.inputs.push_back({id, InputRole::argument, "input " + std::to_string(out.inputs.size())});
+  }
+  for (size_t i : group.nodes) out.nodes.push_back(graph.nodes[i]);
+  out.outputs = group.outputs;
+  return out;
+}
+
 bool is_floating(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32 || dtype == DType::f64; }
 bool is_integer(DType dtype) { return rank(dtype) >= 1 && rank(dtype) <= 4; }
 

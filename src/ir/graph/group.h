@@ -16,6 +16,9 @@ struct Group {
   std::vector<ValueId> dropped;  // values that lack the reduced dimensions, instead of having them with size 1
 };
 
+// A group as a graph of its own. Values keep their numbers.
+Graph subgraph(const Graph& graph, const Group& group);
+
 // A constant argument as the op table names it: "none", "2", "tanh"; nothing for tensors.
 std::string plain_text(const Argument& argument);
 

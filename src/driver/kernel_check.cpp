@@ -1,0 +1,93 @@
+#include "driver/kernel_check.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/randn.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include "bridge/convert.h"
+#include "capture/listener.h"
+#include "driver/stats.h"
+#include "driver/verify.h"
+#include "planner/reuse.h"
+#include "runtime/widen.h"
+
+namespace tenon::driver {
+namespace {
+
+std::unique_ptr<const runtime::Interpreter> interpret(ir::Graph graph) {
+  ir::Reuse reuse = planner::no_reuse(graph);
+  return std::make_unique<const runtime::Interpreter>(std::move(graph), std::move(reuse), std::vector<c10::IValue>(),
+                                                      capture::keys_above_backends());
+}
+
+// Elements that are a little off.
+void nudge(at::Tensor& t, double by, at::Generator& generator) {
+  if (!t.is_floating_point() || !t.is_non_overlapping_and_dense()) return;
+  t.mul_(at::randn(t.sizes(), generator, t.options().dtype(at::kDouble)).mul_(by).add_(1).to(t.dtype()));
+}
+
+}  // namespace
+
+KernelCheck::KernelCheck(const ir::Graph& graph, const ir::Group& group, double fraction, bool serve_eager, runtime::KernelStep step,
+                         std::shared_ptr<Quarantine> quarantine)
+    : fraction_(fraction), serve_eager_(serve_eager), step_(std::move(step)), quarantine_(std::move(quarantine)) {
+  ir::Graph part = ir::subgraph(graph, group);
+  eager_ = interpret(part);
+  ir::Graph wide = runtime::widen(part);
+  truth_ = interpret(wide);
+  noisy_ = interpret(runtime::add_noise(wide));
+}
+
+void KernelCheck::operator()(c10::ArrayRef<at::Tensor> inputs, c10::ArrayRef<at::Tensor> outputs, c10::ArrayRef<double> scalars) const {
+  if (!is_sampled(runs_++, fraction_)) return;
+  ++counters().verified;
+  c10::impl::ExcludeDispatchKeyGuard quiet(capture::keys_above_backends());
+  std::vector<std::vector<Sample>> all(outputs.size());
+  auto add = [&](const Tensors& in, const Tensors& out, uint64_t seed) {
+    std::vector<Sample> more = samples(in, out, scalars, seed);
+    for (size_t i = 0; i < more.size(); ++i) all[i].push_back(std::move(more[i]));
+  };
+  add(inputs.vec(), outputs.vec(), 0);
+  std::string found;
+  for (size_t i = 0; i < outputs.size() && found.empty(); ++i) {
+    found = violation(all[i]);
+    if (found.empty() || outputs[i].numel() >= kFewElements) continue;
+    at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(uint64_t{1});
+    for (uint64_t run = all[i].size(); run < kRuns; ++run) {
+      Tensors nudged;
+      for (const at::Tensor& t : inputs) nudge(nudged.emplace_back(bridge::copy_keeping_layout(t)), 0x1p-6, generator);
+      add(nudged, run_kernel(nudged, scalars), run);
+    }
+    found = violation(all[i]);
+    if (!found.empty()) found = "output " + std::to_string(i) + ": " + found;
+  }
+  if (!found.empty()) quarantine_->impose(found, eager_->graph(), inputs.vec());
+  if (found.empty() && !serve_eager_) return;
+  for (size_t i = 0; i < outputs.size(); ++i) outputs[i].copy_(all[i][0].eager);
+}
+
+// One for each output.
+std::vector<Sample> KernelCheck::samples(const Tensors& inputs, const Tensors& outputs, c10::ArrayRef<double> scalars,
+                                         uint64_t seed) const {
+  constexpr auto kMode = runtime::RunMode::kernels;
+  Tensors eager = eager_->run(inputs, kMode, scalars);
+  Tensors wide = runtime::widen(truth_->graph(), inputs);
+  Tensors truth = truth_->run(wide, kMode, scalars);
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+  Tensors noisy = noisy_->run(runtime::with_noise(noisy_->graph(), eager_->graph(), wide, generator), kMode, scalars);
+  std::vector<Sample> out;
+  for (size_t i = 0; i < outputs.size(); ++i) out.push_back({outputs[i], eager[i], truth[i], noisy[i]});
+  return out;
+}
+
+KernelCheck::Tensors KernelCheck::run_kernel(const Tensors& inputs, c10::ArrayRef<double> scalars) const {
+  const ir::Graph& graph = eager_->graph();
+  Tensors outputs;
+  std::vector<void*> memory;
+  for (const at::Tensor& t : inputs) memory.push_back(const_cast<void*>(t.const_data_ptr()));
+  for (ir::ValueId id : graph.outputs) memory.push_back(outputs.emplace_back(bridge::empty_of(graph.values[id].type)).mutable_data_ptr());
+  runtime::run(step_, memory, scalars.empty() ? c10::ArrayRef<double>(graph.scalars) : scalars);
+  return outputs;
+}
+
+}  // namespace tenon::driver
