@@ -40,7 +40,7 @@ enum class Dynamic {
 };
 
 struct Options {
-  std::string backend = "aot_eager";  // none, eager, aot_eager, aten, or one from register_backend
+  std::string backend = "aot_eager";  // none, eager, aot_eager, aten, native, or one from register_backend
   bool fullgraph = false;             // a graph break is an error
   Trust trust = Trust::checked;
   std::string name = "function";  // in explain and in messages

@@ -8,6 +8,7 @@
 #include "capture/listener.h"
 #include "driver/stats.h"
 #include "driver/verify.h"
+#include "ops/table.h"
 #include "planner/reuse.h"
 #include "runtime/widen.h"
 
@@ -32,6 +33,8 @@ KernelCheck::KernelCheck(const ir::Graph& graph, const ir::Group& group, double 
                          std::shared_ptr<Quarantine> quarantine)
     : fraction_(fraction), serve_eager_(serve_eager), step_(std::move(step)), quarantine_(std::move(quarantine)) {
   ir::Graph part = ir::subgraph(graph, group);
+  for (const ir::Node& node : part.nodes)
+    if (const ops::Facts* facts = ops::find(node.op)) any_zero_ |= facts->any_zero;
   eager_ = interpret(part);
   ir::Graph wide = runtime::widen(part);
   truth_ = interpret(wide);
@@ -50,7 +53,7 @@ void KernelCheck::operator()(c10::ArrayRef<at::Tensor> inputs, c10::ArrayRef<at:
   add(inputs.vec(), outputs.vec(), 0);
   std::string found;
   for (size_t i = 0; i < outputs.size() && found.empty(); ++i) {
-    found = violation(all[i]);
+    found = violation(all[i], any_zero_);
     if (found.empty() || outputs[i].numel() >= kFewElements) continue;
     at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(uint64_t{1});
     for (uint64_t run = all[i].size(); run < kRuns; ++run) {
@@ -58,7 +61,7 @@ void KernelCheck::operator()(c10::ArrayRef<at::Tensor> inputs, c10::ArrayRef<at:
       for (const at::Tensor& t : inputs) nudge(nudged.emplace_back(bridge::copy_keeping_layout(t)), 0x1p-6, generator);
       add(nudged, run_kernel(nudged, scalars), run);
     }
-    found = violation(all[i]);
+    found = violation(all[i], any_zero_);
     if (!found.empty()) found = "output " + std::to_string(i) + ": " + found;
   }
   if (!found.empty()) quarantine_->impose(found, eager_->graph(), inputs.vec());

@@ -29,7 +29,7 @@ class KernelCheck {
   Tensors run_kernel(const Tensors& inputs, c10::ArrayRef<double> scalars) const;
 
   double fraction_;
-  bool serve_eager_;
+  bool serve_eager_, any_zero_ = false;
   runtime::KernelStep step_;
   std::shared_ptr<Quarantine> quarantine_;
   std::unique_ptr<const runtime::Interpreter> eager_, truth_, noisy_;

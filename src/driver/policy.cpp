@@ -43,20 +43,25 @@ struct Doubles {
   explicit Doubles(const at::Tensor& t) : tensor(t.to(at::kDouble).contiguous()), data(tensor.const_data_ptr<double>()) {}
 };
 
+bool same_kind(double a, double b) {
+  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) == std::isnan(b);
+  if (std::isinf(a) || std::isinf(b)) return a == b;
+  return a != 0 || b != 0 || std::signbit(a) == std::signbit(b);
+}
+
 // The errors of one result, over all samples.
 class Errors {
  public:
-  Errors(double unit, bool is_small) : unit_(unit), is_small_(is_small) {}
+  Errors(double unit, bool is_small, bool any_zero) : unit_(unit), is_small_(is_small), any_zero_(any_zero) {}
 
   // What is wrong whatever the size of errors, or nothing.
   std::string add(const Sample& sample) {
     Doubles g(sample.got), e(sample.eager), t(sample.truth), n(sample.noisy);
     for (int64_t i = 0; i < sample.got.numel(); ++i) {
       double a = g.data[i], b = e.data[i], truth = t.data[i];
-      bool same_kind = std::isnan(a) == std::isnan(b) && std::isinf(a) == std::isinf(b) && (!std::isinf(b) || a == b);
-      bool same_zero = !(a == 0 && b == 0) || std::signbit(a) == std::signbit(b) || std::signbit(a) == std::signbit(truth);
-      if (!same_kind || !same_zero) return at_element(i, a, b, truth);
-      if (!std::isfinite(b) || !std::isfinite(truth)) continue;
+      bool zeros = any_zero_ && std::fabs(a) == std::fabs(b) && (a == 0 || std::isinf(a));  // and what is divided by them
+      if (!zeros && !same_kind(a, b) && !same_kind(a, truth)) return at_element(i, a, b, truth);
+      if (!std::isfinite(a) || !std::isfinite(b) || !std::isfinite(truth)) continue;
       ++count_;
       scale_ = std::max(scale_, std::fabs(truth));
       worst_eager_ = std::max(worst_eager_, std::fabs(b - truth));
@@ -87,7 +92,7 @@ class Errors {
 
  private:
   double unit_;
-  bool is_small_;
+  bool is_small_, any_zero_;
   double count_ = 0, scale_ = 0, squares_got_ = 0, squares_eager_ = 0, squares_noisy_ = 0;
   double worst_eager_ = 0, worst_ = 0;  // of ours: among those that are off by more than a few units
   std::string worst_text_;
@@ -95,10 +100,10 @@ class Errors {
 
 }  // namespace
 
-std::string violation(const std::vector<Sample>& samples) {
+std::string violation(const std::vector<Sample>& samples, bool any_zero) {
   // In f64 there is no better truth than eager itself.
   at::ScalarType type = samples[0].got.scalar_type();
-  Errors errors(unit_of(type), type == at::kDouble || samples[0].got.numel() < kFewElements);
+  Errors errors(unit_of(type), type == at::kDouble || samples[0].got.numel() < kFewElements, any_zero);
   for (const Sample& sample : samples) {
     const at::Tensor &got = sample.got, &eager = sample.eager;
     if (got.sizes() != eager.sizes() || got.scalar_type() != eager.scalar_type()) return "another shape or element type";

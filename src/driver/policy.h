@@ -1,5 +1,6 @@
 // The numeric policy: when a result that eager computes otherwise is still right.
-//   NaN and infinities are where eager has them, signs of zeros where eager or the run in f64 has them; integers and bools are equal.
+//   NaN, infinities and signs of zeros are where eager, or its run in f64, has them; integers and bools
+//   are equal.
 //   The error against a run in f64 is at most 1.25 times eager's own (root of the mean square), plus
 //   one unit in the last place of the largest element; and no element is off by more than 8 times
 //   eager's worst error or 4 units. The errors of a few elements are a matter of chance: those of
@@ -23,7 +24,7 @@ struct Sample {
 inline constexpr int64_t kFewElements = 1024;
 inline constexpr int kRuns = 32;  // then tell
 
-// What is wrong, in words, or nothing.
-std::string violation(const std::vector<Sample>& samples);
+// What is wrong, in words, or nothing. `any_zero`: a zero's sign does not matter.
+std::string violation(const std::vector<Sample>& samples, bool any_zero);
 
 }  // namespace tenon::driver

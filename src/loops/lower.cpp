@@ -15,7 +15,8 @@ namespace loop = ir::loop;
 
 // Writes a kernel's statements. Terms that vary along the reduced dimensions are computed in loops
 // over these, one loop a phase: phase n can use what n reductions of one another have given.
-// Whatever a later phase needs again it computes again. All other terms are computed once in front
+// Whatever a later phase needs again it computes again; but what is dear to compute is kept in an
+// output that is written last. All other terms are computed once in front
 // of the first loop that needs them. A group that reduces nothing has no such loops.
 class Writer {
  public:
@@ -27,6 +28,7 @@ class Writer {
   void write(size_t inputs) {
     for (size_t b = inputs; b < out_.buffers.size(); ++b) stores_.push_back({terms_.of(out_.buffers[b]), static_cast<int32_t>(b)});
     for (auto& store : stores_) mark(store.term);
+    keep_dear();
     int last = 0;
     for (const Fact& fact : facts_)
       if (fact.needed) last = std::max(last, fact.phase);
@@ -105,8 +107,41 @@ class Writer {
     for (TermId operand : term(id).operands) mark(operand);
   }
 
+  static bool is_dear(const Term& t) {
+    auto op = static_cast<loop::Op>(t.which);
+    return t.kind == Term::Kind::compute && op >= loop::Op::exp && op <= loop::Op::pow;
+  }
+
+  // The last phase whose loop needs a term.
+  void note_uses(TermId id, int phase, std::vector<int>& last) const {
+    if (!facts_[id].inner || last[id] >= phase) return;
+    last[id] = phase;
+    for (TermId operand : term(id).operands) note_uses(operand, phase, last);
+  }
+
+  void keep_dear() {
+    std::vector<int> last(facts_.size(), -1);
+    for (size_t i = 0; i < facts_.size(); ++i)
+      if (terms_.all()[i].kind == Term::Kind::reduce && facts_[i].needed) note_uses(terms_.all()[i].operands[0], facts_[i].phase - 1, last);
+    for (const Store& store : stores_)
+      if (is_inner_[store.buffer]) note_uses(store.term, facts_[store.term].phase, last);
+    for (size_t i = 0; i < facts_.size(); ++i) {
+      const Term& t = terms_.all()[i];
+      if (!is_dear(t) || !facts_[i].needed || !facts_[i].inner || last[i] <= facts_[i].phase) continue;
+      for (const Store& store : stores_) {
+        bool is_free = std::none_of(kept_.begin(), kept_.end(), [&](const auto& kept) { return kept.second == store.buffer; });
+        bool fits =
+            out_.kernel.buffers[store.buffer].type == t.type && indices_[store.buffer].size() == space_.kept.size() + space_.reduced.size();
+        if (!is_free || !fits || facts_[store.term].phase < last[i]) continue;
+        kept_[static_cast<TermId>(i)] = store.buffer;
+        break;
+      }
+    }
+  }
+
   void write_phase(int phase) {
     Block inner;
+    phase_ = phase;
     std::vector<loop::Reduction> reductions;
     std::vector<TermId> reduced;
     for (size_t i = 0; i < facts_.size(); ++i) {
@@ -117,6 +152,8 @@ class Writer {
       reductions.push_back({static_cast<loop::Reduction::Kind>(t.which), t.type, value, loop::kNoReg});
       reduced.push_back(static_cast<TermId>(i));
     }
+    for (auto [id, buffer] : kept_)
+      if (facts_[id].phase == phase) write_store({id, buffer}, inner);
     for (const Store& store : stores_)
       if (facts_[store.term].phase == phase && is_inner_[store.buffer]) write_store(store, inner);
     if (!inner.statements.empty()) {
@@ -172,6 +209,11 @@ class Writer {
   loop::Reg emit(TermId id, Block& inner) {
     Block& block = facts_[id].inner ? inner : outer_;
     if (auto known = block.regs.find(id); known != block.regs.end()) return known->second;
+    if (auto kept = kept_.find(id); kept != kept_.end() && facts_[id].phase < phase_) {
+      loop::Reg reg = block.regs[id] = fresh();
+      block.statements.push_back({loop::Load{reg, kept->second, index(kept->second)}});
+      return reg;
+    }
     const Term& t = term(id);
     std::vector<loop::Reg> operands;
     for (TermId operand : t.operands) operands.push_back(emit(operand, inner));
@@ -202,6 +244,8 @@ class Writer {
   std::vector<loop::Loop::Variable> inner_variables_;
   int64_t inner_count_ = 1;
   std::vector<Store> stores_;
+  std::map<TermId, int32_t> kept_;  // in a buffer
+  int phase_ = 0;
   Block outer_;
 };
 

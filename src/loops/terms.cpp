@@ -21,6 +21,7 @@ void Terms::add_node(const ir::Node& node) {
   if (!row) throw InternalError(node.op + " has no row that fits it");
   node_ = &node;
   type_ = ops::compute_type(graph_, node, *row);
+  rounds_to_ = row->typing == ops::Typing::operands ? ops::operand_type(graph_, node, *row) : type_;
   const std::vector<int64_t>& sizes = ops::sizes_of(graph_, node, *row);
   std::vector<bool> reduced = ops::reduced_dims(graph_, node, *row);
   count_ = 1;
@@ -127,15 +128,17 @@ static loop::Reduction::Kind reduction_kind(const std::string& name) {
 TermId Terms::value(const ops::Expression& e) {
   using Kind = ops::Expression::Kind;
   if (is_absent(e)) return value(e.operands[0]);
-  if (e.kind == Kind::argument) return argument(e.argument, type_);
+  if (e.kind == Kind::argument) return cast(cast(argument(e.argument, type_), type_, rounds_to_), rounds_to_, type_);
   if (e.kind == Kind::number) return constant(e.number, type_);
   if (e.kind == Kind::count) return number({ir::kNoScalar, static_cast<double>(count_)}, type_);
   if (e.kind == Kind::reduction)
     return add({Term::Kind::reduce, type_, static_cast<int32_t>(reduction_kind(e.function)), 0, {value(e.operands[0])}});
   if (e.function == "mul" && is_one(e.operands[0])) return value(e.operands[1]);
   if (e.function == "mul" && is_one(e.operands[1])) return value(e.operands[0]);
-  if (e.function == "add" && is_absent(e.operands[1])) return value(e.operands[0]);
   if (e.function == "fma") return multiply_add(e);
+  if (e.function == "neg" && e.operands[0].kind == Kind::argument)  // of 0 as an integer: 0
+    if (const auto* attribute = std::get_if<ir::Attribute>(&node_->args[e.operands[0].argument]))
+      if (const auto* whole = std::get_if<int64_t>(attribute)) return constant(-*whole, type_);
   loop::Op op;
   if (!loop::op_from_name(e.function, op)) throw InternalError("the loop language has no " + e.function);
   std::vector<TermId> operands;

@@ -66,6 +66,7 @@ class Terms {
   // While a node is added:
   const ir::Node* node_ = nullptr;
   ir::DType type_ = ir::DType::f32;
+  ir::DType rounds_to_ = ir::DType::f32;  // operands, first
   int64_t count_ = 1;
 };
 

@@ -170,8 +170,10 @@ DType compute_type(const ir::Graph& graph, const ir::Node& node, const Row& row)
     return register_type(
         graph.values[*std::find_if(results.begin(), results.end(), [](ValueId id) { return id != ir::kNoValue; })].type.dtype);
   }
-  return register_type(promoted(graph, node, arguments_of(row, node)));
+  return register_type(operand_type(graph, node, row));
 }
+
+DType operand_type(const ir::Graph& graph, const ir::Node& node, const Row& row) { return promoted(graph, node, arguments_of(row, node)); }
 
 namespace {
 
@@ -186,7 +188,7 @@ bool broadcasts(const std::vector<int64_t>& from, const std::vector<int64_t>& to
 // Results are as large as what is computed over, or without the reduced dimensions.
 bool fits_results(const ir::Graph& graph, const ir::Node& node, const Row& row) {
   std::vector<ValueId> results = results_of(node);
-  if (results.empty() || results.size() > row.results.size() || node.ordered || node.writes.size() > 1) return false;
+  if (results.empty() || results.size() > row.results.size() || node.writes.size() > 1) return false;
   if (std::all_of(results.begin(), results.end(), [](ValueId id) { return id == ir::kNoValue; })) return false;
   if (!node.writes.empty() && (results.size() != 1 || node.writes[0].after != results[0])) return false;
   bool reduces = row.reduced.kind != Reduced::Kind::none;
@@ -208,6 +210,7 @@ bool fits_results(const ir::Graph& graph, const ir::Node& node, const Row& row) 
     if (id == ir::kNoValue) continue;
     const ir::Value& value = graph.values[id];
     if (value.alias_of != ir::kNoValue || !has_registers(value.type.dtype)) return false;
+    if (node.ordered && !ir::is_floating(value.type.dtype)) return false;  // what has a row and throws, throws on integers
     if (value.type.sizes != sizes && value.type.sizes != kept && value.type.sizes != dropped) return false;
     if (register_type(value.type.dtype) != register_type(graph.values[results[0]].type.dtype)) return false;
     if (row.typing != Typing::value && value.type.dtype != DType::boolean) return false;

@@ -12,6 +12,8 @@ const Row* lowerable(const ir::Graph& graph, const ir::Node& node);
 // The type in which a row computes on this node; bf16 and f16 are computed in f32.
 ir::DType compute_type(const ir::Graph& graph, const ir::Node& node, const Row& row);
 ir::DType register_type(ir::DType dtype);
+// The type to which ATen converts the operands of a comparison first.
+ir::DType operand_type(const ir::Graph& graph, const ir::Node& node, const Row& row);
 
 // Sizes over which a row computes, and which of them it reduces (none: empty).
 const std::vector<int64_t>& sizes_of(const ir::Graph& graph, const ir::Node& node, const Row& row);

@@ -41,6 +41,7 @@ struct Facts {
   bool may_throw = false;  // on the contents of its operands
   int overwrites = -1;     // the operand that it fills without reading it
   std::vector<HiddenWrite> hidden_writes;
+  bool any_zero = false;  // the sign of a zero in its result depends on the loop that computes it
   View view = View::none;
   std::optional<Fill> fill;
   std::string functional;         // the op that does to a new tensor what this one does to its first operand

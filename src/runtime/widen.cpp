@@ -20,10 +20,30 @@ void widen_attribute(ir::Attribute& attribute, bool is_type) {
   }
 }
 
+// ATen computes on integers and bools alone in its default type: in f64 if they are f64.
+void widen_integers(ir::Graph& graph, const ir::Node& node, std::vector<ir::Node>& before, ir::Node& out) {
+  bool makes_real = false, reads_real = node.op == "aten::where.self";
+  ir::for_each_definition(node, [&](ir::ValueId id) { makes_real |= graph.values[id].type.dtype == ir::DType::f64; });
+  ir::for_each_operand(node, [&](ir::ValueId id) { reads_real |= graph.values[id].type.dtype == ir::DType::f64; });
+  if (!makes_real || reads_real || node.op == "aten::_to_copy") return;
+  ir::Attribute none = ir::None{};
+  for (ir::Argument& arg : out.args)
+    if (auto* id = std::get_if<ir::ValueId>(&arg); id && *id != ir::kNoValue) {
+      ir::TensorType type = graph.values[*id].type;
+      type.dtype = ir::DType::f64;
+      ir::ValueId real = graph.add_value(type);
+      ir::Attribute to = static_cast<int64_t>(at::kDouble);
+      before.push_back(
+          {.op = "aten::_to_copy", .args = {*id, to, none, none, none, ir::Attribute(false), none}, .results = {{false, {real}}}});
+      *id = real;
+    }
+}
+
 }  // namespace
 
 ir::Graph widen(ir::Graph graph) {
   for (ir::Value& value : graph.values) value.type.dtype = wider(value.type.dtype);
+  std::vector<ir::Node> nodes;
   for (ir::Node& node : graph.nodes) {
     const auto& parameters = bridge::find_op(node.op).schema().arguments();
     for (size_t i = 0; i < node.args.size() && i < parameters.size(); ++i)
@@ -31,7 +51,11 @@ ir::Graph widen(ir::Graph graph) {
         std::string type = parameters[i].real_type()->str();
         widen_attribute(*attribute, type.find("ScalarType") != std::string::npos);
       }
+    ir::Node wide = node;
+    widen_integers(graph, node, nodes, wide);
+    nodes.push_back(std::move(wide));
   }
+  graph.nodes = std::move(nodes);
   return graph;
 }
 

@@ -20,6 +20,7 @@
 
 #include "fuzz/check.h"
 #include "fuzz/minimise.h"
+#include "support/program.h"
 
 namespace tenon::fuzz {
 namespace {
@@ -32,10 +33,13 @@ struct Flags {
 
   std::vector<std::string> ways_for(uint64_t seed) const {
     if (!ways.empty()) return ways;
-    if (one) return {"eager", "aot_eager", "aten", "eager:pure", "aot_eager:pure", "aten:pure"};
-    static const std::vector<std::string> pairs[] = {
-        {"aot_eager", "eager:pure"}, {"eager", "aot_eager:pure"}, {"aten", "eager:pure"}, {"eager", "aten:pure"}};
-    return pairs[seed % 4];
+    static const std::vector<std::string> backends = test::graph_backends();
+    std::vector<std::string> all;
+    for (std::string trust : {"", ":pure"})
+      for (const std::string& backend : backends) all.push_back(backend + trust);
+    if (one) return all;
+    // Two of them: one checked, one pure.
+    return {all[seed % backends.size()], all[backends.size() + seed / backends.size() % backends.size()]};
   }
 };
 
@@ -169,6 +173,7 @@ int run(const Flags& flags) {
 
 int main(int argc, char** argv) {
   setenv("TENON_CHECK_TEXT", "1", 1);
+  setenv("TENON_CHECK_KERNELS", "1", 1);
   at::set_num_threads(1);
   static tenon::fuzz::Quiet quiet;
   c10::WarningUtils::set_warning_handler(&quiet);

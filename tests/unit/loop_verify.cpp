@@ -77,7 +77,7 @@ const Case kCases[] = {
     {"IndexType", "%0 = load p0[i0] %1 = load p0[%0]", "an index that is not i64"},
     {"Variable", "serial i1 < 4 { } %0 = index i1", "a variable used outside its loop"},
     {"VariableInIndex", "serial i1 < 4 { } %0 = load p0[i1]", "a variable used outside its loop"},
-    {"OutputLoaded", "%0 = load p3[i0]", "a load from an output"},
+    {"OutputLoaded", "%0 = load p3[i0]", "a load from an output that was not written before"},
     {"InputStored", "%0 = load p0[i0] store p0[i0] %0", "a store to an input"},
     {"StoreType", "%0 = load p0[i0] store p4[i0] %0", "a store of another type"},
     {"LoadMask", "%0 = load p0[i0] %1 = load p0[i0] if %0", "a mask that is not bool"},

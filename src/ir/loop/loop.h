@@ -153,7 +153,7 @@ struct Statement {
 
 struct Buffer {
   DType type = DType::f32;
-  bool is_output = false;  // written, and never read
+  bool is_output = false;  // written; read only where the same iteration of the parallel loop wrote before
 };
 
 struct Kernel {

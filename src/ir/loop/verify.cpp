@@ -1,5 +1,7 @@
 #include "ir/loop/verify.h"
 
+#include <set>
+
 #include <algorithm>
 #include <cctype>
 #include <limits>
@@ -80,7 +82,7 @@ class Verifier {
   void operator()(const Load& s) {
     ++line_;
     const Buffer& buffer = place(s.buffer, s.index, s.mask);
-    require(!buffer.is_output, "a load from an output");
+    require(!buffer.is_output || written_.count(s.buffer), "a load from an output that was not written before");
     define(s.result, buffer.type);
   }
 
@@ -88,6 +90,7 @@ class Verifier {
     ++line_;
     const Buffer& buffer = place(s.buffer, s.index, s.mask);
     require(buffer.is_output, "a store to an input");
+    written_.insert(s.buffer);
     require(use(s.value) == buffer.type, "a store of another type than the buffer's");
   }
 
@@ -173,6 +176,7 @@ class Verifier {
   }
 
   const Kernel& kernel_;
+  std::set<int32_t> written_;  // buffers
   std::vector<Name> registers_, variables_;
   std::vector<Reg> block_;  // what is assigned in the block at hand
   bool in_vector_ = false;

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""The programs of bench/kernels.cpp through Inductor: one thread, CPU time, a JSON line each."""
+import json
+import time
+
+import torch
+
+
+def rotated(x):
+    a, b = x.chunk(2, -1)
+    return torch.cat((-b, a), -1)
+
+
+def bias_gelu_residual(x, bias, residual):
+    return torch.nn.functional.gelu(x + bias, approximate="tanh") + residual
+
+
+def residual_layer_norm(a, b, weight, bias):
+    total = a + b
+    return (total, *torch.native_layer_norm(total, [768], weight, bias, 1e-5))
+
+
+def scale_mask_softmax(x, mask):
+    return torch.softmax(x * 0.125 + mask, -1)
+
+
+def rms_norm(x, weight):
+    return x * torch.rsqrt(x.pow(2).mean(-1, True) + 1e-6) * weight
+
+
+def rope(x, cos, sin):
+    return x * cos + rotated(x) * sin
+
+
+def swiglu(a, b):
+    return torch.nn.functional.silu(a) * b
+
+
+def log_softmax_nll(x, target):
+    return torch.nn.functional.nll_loss(torch.log_softmax(x, -1), target)
+
+
+def adamw(p, g, m, v):
+    m = m * 0.9 + g * 0.1
+    v = v * 0.999 + g * g * 0.001
+    return p * (1 - 1e-5) - 1e-3 * (m / 0.5) / ((v / 0.25).sqrt() + 1e-8), m, v
+
+
+randn = torch.randn
+KERNELS = [
+    (bias_gelu_residual, lambda: (randn(512, 3072), randn(3072), randn(512, 3072))),
+    (residual_layer_norm, lambda: (randn(512, 768), randn(512, 768), randn(768), randn(768))),
+    (scale_mask_softmax, lambda: (randn(6144, 512), torch.where(torch.rand(512) < 0.1, -torch.inf, 0.0))),
+    (rms_norm, lambda: (randn(2048, 768), randn(768))),
+    (rope, lambda: (randn(4, 12, 512, 64), randn(512, 64), randn(512, 64))),
+    (swiglu, lambda: (randn(512, 3072), randn(512, 3072))),
+    (log_softmax_nll, lambda: (randn(512, 8192), torch.randint(8192, (512,)))),
+    (adamw, lambda: (randn(1 << 20), randn(1 << 20), randn(1 << 20), torch.rand(1 << 20))),
+]
+
+
+@torch.no_grad()
+def main():
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    for function, inputs in KERNELS:
+        args = inputs()
+        compiled = torch.compile(function)
+        for _ in range(5):
+            compiled(*args)
+        times = []
+        for _ in range(30):
+            start = time.thread_time()
+            for _ in range(5):
+                compiled(*args)
+            times.append((time.thread_time() - start) / 5)
+        print(json.dumps({"name": function.__name__, "inductor_us": sorted(times)[15] * 1e6}), flush=True)
+
+
+main()
