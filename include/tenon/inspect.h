@@ -11,11 +11,29 @@
 namespace tenon {
 
 struct Explanation {
+  // Ops that backend `native` made one kernel of.
+  struct Kernel {
+    std::string name;
+    std::vector<std::string> ops;
+    std::vector<int64_t> sizes;  // over which it computes
+    size_t bytes = 0;            // that it reads and writes
+    size_t bytes_apart = 0;      // that its ops would, one by one
+    std::string text;            // in the loop language
+    std::string llvm() const;    // LLVM's text for it, for this CPU
+    std::string assembly() const;
+  };
+  struct Call {
+    std::string op;
+    size_t count = 0;
+    std::string why;  // it is not part of a kernel
+  };
   struct Graph {
     std::string text;       // in the graph language
     std::string served_as;  // what it answers for: "forward", "joint", "part 2 of a split program"
     size_t ops = 0;
     size_t calls = 0;  // calls that it answered
+    std::vector<Kernel> kernels = {};
+    std::vector<Call> left = {};  // to ATen
   };
   struct Break {
     std::string op, what, where, instead;

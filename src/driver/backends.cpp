@@ -121,8 +121,9 @@ std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph,
     check_graph(graph);
     reuse = planner::plan_reuse(graph);
   }
+  Native fused;
   if (native) {
-    Native fused = make_native(graph, options.verify, quarantine);
+    fused = make_native(graph, options.verify, quarantine);
     ir::Reuse fused_reuse = planner::plan_reuse(fused.graph);
     kernels = std::make_shared<const runtime::Interpreter>(std::move(fused.graph), std::move(fused_reuse), resources, off,
                                                            std::move(fused.kernels));
@@ -139,7 +140,7 @@ std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph,
                [op_by_op](std::vector<at::Tensor> inputs) { return run_op_by_op(*op_by_op, std::move(inputs)); });
   }
   return std::make_shared<const Executable>(std::move(op_by_op), std::move(kernels), std::move(own), std::move(verifier),
-                                            std::move(quarantine), std::move(passes));
+                                            std::move(quarantine), std::move(passes), std::move(fused.notes), std::move(fused.left));
 }
 
 }  // namespace driver

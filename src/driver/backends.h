@@ -10,6 +10,7 @@
 #include "passes/runner.h"
 #include "runtime/interpreter.h"
 #include "tenon/compile.h"
+#include "tenon/inspect.h"
 
 namespace tenon::driver {
 
@@ -17,19 +18,25 @@ class Executable {
  public:
   // `kernels` may be null, `own` empty: then every node is a call of ATen.
   Executable(std::shared_ptr<const runtime::Interpreter> op_by_op, std::shared_ptr<const runtime::Interpreter> kernels, Runner own,
-             std::shared_ptr<const Verifier> verifier, std::shared_ptr<const Quarantine> quarantine, std::vector<passes::PassRun> passes)
+             std::shared_ptr<const Verifier> verifier, std::shared_ptr<const Quarantine> quarantine, std::vector<passes::PassRun> passes,
+             std::vector<Explanation::Kernel> notes, std::vector<Explanation::Call> left)
       : op_by_op_(std::move(op_by_op)),
         kernels_(std::move(kernels)),
         own_(std::move(own)),
         verifier_(std::move(verifier)),
         quarantine_(std::move(quarantine)),
-        passes_(std::move(passes)) {}
+        passes_(std::move(passes)),
+        notes_(std::move(notes)),
+        left_(std::move(left)) {}
 
   // `scalars`: one per scalar of the graph, or none for the recorded ones.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, runtime::RunMode mode, c10::ArrayRef<double> scalars = {}) const;
   const ir::Graph& graph() const { return op_by_op_->graph(); }
   // What the passes did to the graph; empty where none ran.
   const std::vector<passes::PassRun>& passes() const { return passes_; }
+  // What `native` made of it.
+  const std::vector<Explanation::Kernel>& kernels() const { return notes_; }
+  const std::vector<Explanation::Call>& left() const { return left_; }
   // Why it does not serve any more, or nothing.
   std::string quarantine() const { return quarantine_->report(); }
 
@@ -42,6 +49,8 @@ class Executable {
   std::shared_ptr<const Verifier> verifier_;
   std::shared_ptr<const Quarantine> quarantine_;
   std::vector<passes::PassRun> passes_;
+  std::vector<Explanation::Kernel> notes_;
+  std::vector<Explanation::Call> left_;
   mutable std::atomic<size_t> runs_{0};
 };
 

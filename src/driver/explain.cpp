@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "capture/functionalize.h"
+#include "driver/native.h"
 #include "driver/region.h"
 #include "ir/graph/dot.h"
 #include "ir/graph/parse.h"
@@ -52,6 +53,11 @@ void add_parts(Recording& recording, const std::string& name, std::vector<Explan
   }
 }
 
+void add_kernels(const Executable& executable, Explanation::Graph& out) {
+  out.kernels.insert(out.kernels.end(), executable.kernels().begin(), executable.kernels().end());
+  out.left.insert(out.left.end(), executable.left().begin(), executable.left().end());
+}
+
 void add_graphs(const Variant& variant, std::vector<Explanation::Graph>& out) {
   size_t calls = variant.answered.load();
   if (variant.joint) {
@@ -61,6 +67,37 @@ void add_graphs(const Variant& variant, std::vector<Explanation::Graph>& out) {
     const ir::Graph& graph = variant.functional.graph;
     out.push_back({ir::print(graph), variant.recording->differentiates ? "whole step" : "forward", graph.nodes.size(), calls});
   }
+  for (const auto& executable : variant.executables()) add_kernels(*executable, out.back());
+}
+
+std::string megabytes(size_t bytes) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(bytes < 10'000'000 ? 2 : 1) << static_cast<double>(bytes) * 1e-6 << " MB";
+  return out.str();
+}
+
+void print_kernels(const Explanation::Graph& graph, std::ostream& out) {
+  constexpr size_t kShown = 12;
+  if (graph.kernels.empty()) return;
+  size_t ops = 0, bytes = 0, apart = 0;
+  for (const Explanation::Kernel& kernel : graph.kernels) {
+    ops += kernel.ops.size();
+    bytes += kernel.bytes;
+    apart += kernel.bytes_apart;
+  }
+  out << "    " << graph.kernels.size() << " kernels for " << ops << " ops, " << megabytes(bytes) << " of memory instead of "
+      << megabytes(apart) << "\n";
+  for (size_t k = 0; k < graph.kernels.size() && k < kShown; ++k) {
+    const Explanation::Kernel& kernel = graph.kernels[k];
+    out << "      " << kernel.name << " [";
+    for (size_t d = 0; d < kernel.sizes.size(); ++d) out << (d ? ", " : "") << kernel.sizes[d];
+    out << "]:";
+    for (const std::string& op : kernel.ops) out << " " << op.substr(op.find("::") + 2);
+    out << "\n";
+  }
+  if (graph.kernels.size() > kShown) out << "      and " << graph.kernels.size() - kShown << " more\n";
+  for (const Explanation::Call& call : graph.left)
+    out << "      left to ATen: " << call.count << " x " << call.op << " (" << call.why << ")\n";
 }
 
 }  // namespace
@@ -106,14 +143,19 @@ Explanation Region::explain() {
 
 }  // namespace detail
 
+std::string Explanation::Kernel::llvm() const { return driver::llvm_text(text); }
+std::string Explanation::Kernel::assembly() const { return driver::assembly(text); }
+
 std::string Explanation::text() const {
   std::ostringstream out;
   out << "tenon: " << name << ", backend " << backend << "\n";
   out << "  calls: " << calls << " (" << answered << " by a graph, " << replayed << " replayed, " << recorded << " recorded, " << plain
       << " by the program alone)\n";
   out << "  the program makes " << program_ops << " ops a call\n";
-  for (size_t i = 0; i < graphs.size(); ++i)
+  for (size_t i = 0; i < graphs.size(); ++i) {
     out << "  graph " << i << ": " << graphs[i].ops << " ops, " << graphs[i].served_as << ", answered " << graphs[i].calls << " calls\n";
+    driver::print_kernels(graphs[i], out);
+  }
   out << "  breaks: " << breaks.size() << "\n";
   for (const Break& b : breaks)
     out << "    " << b.op << " " << b.what << " at " << b.where << " (" << b.count << " times); " << b.instead << "\n";
@@ -141,7 +183,14 @@ std::string Explanation::json() const {
   j["plain"] = plain;
   j["program_ops"] = program_ops;
   j["graphs"] = nlohmann::ordered_json::array();
-  for (const Graph& g : graphs) j["graphs"].push_back({{"served_as", g.served_as}, {"ops", g.ops}, {"calls", g.calls}, {"text", g.text}});
+  for (const Graph& g : graphs) {
+    nlohmann::ordered_json graph = {{"served_as", g.served_as}, {"ops", g.ops}, {"calls", g.calls}, {"text", g.text}};
+    for (const Kernel& k : g.kernels)
+      graph["kernels"].push_back(
+          {{"name", k.name}, {"ops", k.ops}, {"sizes", k.sizes}, {"bytes", k.bytes}, {"bytes_apart", k.bytes_apart}, {"text", k.text}});
+    for (const Call& c : g.left) graph["left"].push_back({{"op", c.op}, {"count", c.count}, {"why", c.why}});
+    j["graphs"].push_back(std::move(graph));
+  }
   j["breaks"] = nlohmann::ordered_json::array();
   for (const Break& b : breaks)
     j["breaks"].push_back({{"op", b.op}, {"what", b.what}, {"where", b.where}, {"instead", b.instead}, {"count", b.count}});

@@ -1,14 +1,21 @@
 #include "driver/native.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <exception>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "base/error.h"
 #include "driver/kernel_check.h"
+#include "ir/loop/parse.h"
 #include "ir/loop/print.h"
 #include "ir/loop/verify.h"
 #include "loops/lower.h"
+#include "ops/rows.h"
+#include "ops/table.h"
 #include "passes/fusion/find_groups.h"
 #ifdef TENON_NATIVE
 #include "codegen/codegen.h"
@@ -48,8 +55,66 @@ Codes& codes() {
   return *all;
 }
 
-runtime::KernelStep bind(const loops::Lowered& lowered) {
-  auto code = codes().get(lowered.kernel);
+// On all cores: kernels have nothing to do with each other.
+std::vector<std::shared_ptr<const codegen::Code>> compile_all(const std::vector<loops::Lowered>& lowered) {
+  std::vector<std::shared_ptr<const codegen::Code>> out(lowered.size());
+  std::map<std::string, size_t> first;  // of equal ones
+  std::vector<size_t> work;
+  for (size_t i = 0; i < lowered.size(); ++i)
+    if (first.emplace(ir::loop::key(lowered[i].kernel), i).second) work.push_back(i);
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  auto compile = [&] {
+    try {
+      for (size_t w; (w = next++) < work.size();) out[work[w]] = codes().get(lowered[work[w]].kernel);
+    } catch (...) {
+      std::lock_guard lock(mutex);
+      failure = std::current_exception();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < std::min<size_t>(work.size(), std::thread::hardware_concurrency()); ++i) threads.emplace_back(compile);
+  compile();
+  for (std::thread& thread : threads) thread.join();
+  if (failure) std::rethrow_exception(failure);
+  for (size_t i = 0; i < lowered.size(); ++i) out[i] = out[first.at(ir::loop::key(lowered[i].kernel))];
+  return out;
+}
+
+size_t bytes_of(const ir::Graph& graph, ir::ValueId id) {
+  const ir::TensorType& type = graph.values[id].type;
+  auto bytes = static_cast<size_t>(ir::dtype_size(type.dtype));
+  for (size_t d = 0; d < type.sizes.size(); ++d)
+    if (type.strides[d] != 0) bytes *= static_cast<size_t>(type.sizes[d]);
+  return bytes;
+}
+
+Explanation::Kernel describe(const ir::Graph& graph, const ir::Group& group, const loops::Lowered& lowered) {
+  Explanation::Kernel out{.name = lowered.kernel.name, .sizes = group.sizes, .text = ir::loop::print(lowered.kernel)};
+  for (size_t i : group.nodes) {
+    out.ops.push_back(graph.nodes[i].op);
+    ir::for_each_operand(graph.nodes[i], [&](ir::ValueId id) { out.bytes_apart += bytes_of(graph, id); });
+    ir::for_each_definition(graph.nodes[i], [&](ir::ValueId id) { out.bytes_apart += bytes_of(graph, id); });
+  }
+  for (ir::ValueId id : lowered.buffers) out.bytes += bytes_of(graph, id);
+  return out;
+}
+
+// Views are left too, but do nothing.
+std::vector<Explanation::Call> left_to_aten(const ir::Graph& fused) {
+  std::vector<Explanation::Call> out;
+  for (const ir::Node& node : fused.nodes) {
+    if (node.op == "tenon::fused" || ops::view_kind(node.op) != ops::View::none) continue;
+    auto known = std::find_if(out.begin(), out.end(), [&](const Explanation::Call& call) { return call.op == node.op; });
+    if (known == out.end())
+      known = out.insert(out.end(), {node.op, 0, ops::has_row(node.op) ? "its row is not for these types or sizes" : "no row"});
+    ++known->count;
+  }
+  return out;
+}
+
+runtime::KernelStep make_step(const loops::Lowered& lowered, const std::shared_ptr<const codegen::Code>& code) {
   runtime::KernelStep step{code->run, code, {}, lowered.sizes, lowered.iterations};
   for (const loops::Number& number : lowered.numbers) step.numbers.emplace_back(number.scalar, number.known);
   step.grain = std::max<int64_t>(1, kGrain * lowered.iterations / std::max<int64_t>(1, lowered.elements));
@@ -61,22 +126,31 @@ runtime::KernelStep bind(const loops::Lowered& lowered) {
 Native make_native(const ir::Graph& graph, double verify, std::shared_ptr<Quarantine> quarantine) {
   static const bool check_all = std::getenv("TENON_CHECK_KERNELS") != nullptr;
   std::vector<ir::Group> groups = passes::find_groups(graph);
+  std::vector<loops::Lowered> lowered;
+  for (size_t g = 0; g < groups.size(); ++g) lowered.push_back(loops::lower(graph, groups[g], graph.name + "_" + std::to_string(g)));
+  auto codes = compile_all(lowered);
   Native native;
   for (size_t g = 0; g < groups.size(); ++g) {
-    runtime::KernelStep step = bind(loops::lower(graph, groups[g], graph.name + "_" + std::to_string(g)));
+    runtime::KernelStep step = make_step(lowered[g], codes[g]);
     if (check_all || verify > 0) {
       auto check = std::make_shared<const KernelCheck>(graph, groups[g], check_all ? 1 : verify, check_all, step, quarantine);
       step.check = [check](auto inputs, auto outputs, auto scalars) { (*check)(inputs, outputs, scalars); };
     }
     native.kernels.push_back(std::move(step));
+    native.notes.push_back(describe(graph, groups[g], lowered[g]));
   }
   native.graph = passes::fuse(graph, groups);
+  native.left = left_to_aten(native.graph);
   return native;
 }
 
+std::string llvm_text(const std::string& kernel) { return codegen::llvm_text(ir::loop::parse_kernel(kernel), codegen::best_tier()); }
+std::string assembly(const std::string& kernel) { return codegen::assembly(ir::loop::parse_kernel(kernel), codegen::best_tier()); }
 bool has_native() { return true; }
 #else
 Native make_native(const ir::Graph&, double, std::shared_ptr<Quarantine>) { throw InternalError("this build generates no code"); }
+std::string llvm_text(const std::string&) { return ""; }
+std::string assembly(const std::string&) { return ""; }
 bool has_native() { return false; }
 #endif
 

@@ -1,6 +1,8 @@
 // The native backend: groups of a graph's nodes become kernels.
 #pragma once
 
+#include <tenon/inspect.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +16,8 @@ namespace tenon::driver {
 struct Native {
   ir::Graph graph;  // with `tenon::fused` nodes
   std::vector<runtime::KernelStep> kernels;
+  std::vector<Explanation::Kernel> notes;  // one a kernel
+  std::vector<Explanation::Call> left;
 };
 
 // False in a build without code generation.
@@ -21,5 +25,9 @@ bool has_native();
 
 // Equal kernels are compiled once in a process. `verify`: the fraction of runs that are compared with ATen.
 Native make_native(const ir::Graph& graph, double verify, std::shared_ptr<Quarantine> quarantine);
+
+// Of a kernel in the text of the loop language, for this CPU.
+std::string llvm_text(const std::string& kernel);
+std::string assembly(const std::string& kernel);
 
 }  // namespace tenon::driver

@@ -160,6 +160,7 @@ TermId Terms::multiply_add(const ops::Expression& e) {
 TermId Terms::condition(const ops::Expression& e) {
   using Kind = ops::Expression::Kind;
   if (e.kind == Kind::argument) return argument(e.argument, DType::boolean);
+  if (e.kind == Kind::number) return constant(e.number, DType::boolean);
   if (e.kind == Kind::reduction)
     return add({Term::Kind::reduce, DType::boolean, static_cast<int32_t>(reduction_kind(e.function)), 0, {condition(e.operands[0])}});
   loop::Op op;

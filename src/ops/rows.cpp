@@ -160,11 +160,17 @@ Reduced parse_reduced(const std::string& text) {
 void add_row(Table& table, const std::string& op, Typing typing, const std::string& reduced, const std::string& condition,
              const std::string& results) {
   Row row{typing, parse_reduced(reduced), {}, parse_results(results)};
-  if (!condition.empty()) row.conditions.push_back({std::atoi(condition.c_str() + 1), condition.substr(condition.find(" = ") + 3)});
+  for (size_t at = 0; at < condition.size();) {  // "$1 = tanh, $2 = none"
+    size_t equals = condition.find(" = ", at), comma = std::min(condition.find(", ", at), condition.size());
+    row.conditions.push_back({std::atoi(condition.c_str() + at + 1), condition.substr(equals + 3, comma - equals - 3)});
+    at = comma + 2;
+  }
   table.emplace(op, std::move(row));
 }
 
-const Table& rows() {
+}  // namespace
+
+const std::multimap<std::string, Row>& all_rows() {
   static const Table* table = [] {
     auto* t = new Table;
 #define TENON_POINTWISE(op, typing, condition, results) add_row(*t, op, Typing::typing, "", condition, results);
@@ -178,19 +184,29 @@ const Table& rows() {
   return *table;
 }
 
-}  // namespace
-
 std::vector<Expression> parse_results(const std::string& text) { return Parser(text).whole(); }
 
+namespace {
+
+std::pair<Table::const_iterator, Table::const_iterator> rows_of(const std::string& op) {
+  auto range = all_rows().equal_range(op);
+  if (range.first != range.second) return range;
+  // An in-place op: "aten::add_.Tensor".
+  size_t dot = op.find('.');
+  size_t last = (dot == std::string::npos ? op.size() : dot) - 1;
+  if (op[last] != '_' || op[last - 1] == '_') return range;
+  return all_rows().equal_range(op.substr(0, last) + op.substr(last + 1));
+}
+
+}  // namespace
+
+bool has_row(const std::string& op) {
+  auto [begin, end] = rows_of(op);
+  return begin != end;
+}
+
 const Row* find_row(const std::string& op, const std::function<std::string(int)>& attribute) {
-  auto [begin, end] = rows().equal_range(op);
-  if (begin == end) {  // an in-place op: "aten::add_.Tensor"
-    size_t dot = op.find('.');
-    size_t last = (dot == std::string::npos ? op.size() : dot) - 1;
-    if (op[last] != '_' || op[last - 1] == '_') return nullptr;
-    std::string functional = op.substr(0, last) + op.substr(last + 1);
-    std::tie(begin, end) = rows().equal_range(functional);
-  }
+  auto [begin, end] = rows_of(op);
   for (auto it = begin; it != end; ++it) {
     const auto& conditions = it->second.conditions;
     bool holds =

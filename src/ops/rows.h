@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,11 @@ struct Row {
 // The row of an op ("aten::add.Tensor") for arguments of which `attribute(i)` gives the text of
 // number i if it is no tensor ("none", "tanh", "2"), or nullptr.
 const Row* find_row(const std::string& op, const std::function<std::string(int)>& attribute);
+
+bool has_row(const std::string& op);  // for some arguments
+
+// All of them, with the names of their ops.
+const std::multimap<std::string, Row>& all_rows();
 
 // Throws InternalError; for rows, and for tests of them.
 std::vector<Expression> parse_results(const std::string& text);

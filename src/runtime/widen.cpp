@@ -106,7 +106,7 @@ std::vector<at::Tensor> with_noise(const ir::Graph& noisy, const ir::Graph& narr
   for (size_t i = inputs.size(); i < noisy.inputs.size(); ++i) {
     const ir::Input& input = noisy.inputs[i];
     ir::DType dtype = narrow.values[std::stoi(input.name.substr(6))].type.dtype;
-    double unit = dtype == ir::DType::bf16 ? 0x1p-8 : dtype == ir::DType::f16 ? 0x1p-11 : dtype == ir::DType::f32 ? 0x1p-23 : 0x1p-52;
+    double unit = dtype == ir::DType::bf16 ? 0x1p-8 : dtype == ir::DType::f16 ? 0x1p-11 : dtype == ir::DType::f32 ? 0x1p-23 : 0x1p-51;
     at::Tensor noise = at::empty(noisy.values[input.value].type.sizes, at::kDouble);
     inputs.push_back(noise.normal_(1, unit, generator));
   }

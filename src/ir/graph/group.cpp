@@ -65,10 +65,12 @@ DType promote(DType a, DType b) {
 }
 
 std::string plain_text(const Argument& argument) {
+  if (const auto* id = std::get_if<ValueId>(&argument)) return *id == kNoValue ? "none" : "";
   const auto* attribute = std::get_if<Attribute>(&argument);
   if (!attribute) return {};
   if (std::holds_alternative<None>(*attribute)) return "none";
   if (const auto* text = std::get_if<std::string>(attribute)) return *text;
+  if (const auto* flag = std::get_if<bool>(attribute)) return *flag ? "true" : "false";
   if (const auto* number = std::get_if<int64_t>(attribute)) return std::to_string(*number);
   if (const auto* number = std::get_if<double>(attribute)) return number_text(*number);
   return {};
