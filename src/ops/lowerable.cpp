@@ -17,15 +17,23 @@ const std::set<std::string> kAnyType = {"select", "eq", "ne", "lt", "le", "gt", 
 const std::set<std::string> kIntegers = {"add", "sub", "mul", "fma", "neg", "abs", "max", "min"};
 const std::set<std::string> kBits = {"bit_and", "bit_or", "bit_xor", "bit_not"};
 
-bool fits(const Expression& e, DType type) {
+const std::set<std::string> kCompares = {"eq", "ne", "lt", "le", "gt", "ge"};
+
+// `is_condition`: wanted as a bool, whatever the type of what it compares.
+bool fits(const Expression& e, DType type, bool is_condition) {
   bool logic = e.function == "any" || e.function == "all";
   if (e.kind == Expression::Kind::reduction && logic != (type == DType::boolean)) return false;
-  if (e.kind == Expression::Kind::function) {
+  bool of_bools = is_condition && kBits.count(e.function);
+  if (e.kind == Expression::Kind::function && !of_bools) {
     if (kBits.count(e.function) && ir::is_floating(type)) return false;
     if (!kAnyType.count(e.function) && type == DType::boolean) return false;
     if (!kAnyType.count(e.function) && !kIntegers.count(e.function) && !ir::is_floating(type)) return false;
   }
-  return std::all_of(e.operands.begin(), e.operands.end(), [&](const Expression& operand) { return fits(operand, type); });
+  for (size_t i = 0; i < e.operands.size(); ++i) {
+    bool chooses = e.function == "select" && i == 0;
+    if (!fits(e.operands[i], type, chooses || of_bools || (is_condition && !kCompares.count(e.function)))) return false;
+  }
+  return true;
 }
 
 bool only_chooses(const Expression& e) {
@@ -235,7 +243,7 @@ const Row* lowerable(const ir::Graph& graph, const ir::Node& node) {
   }
   DType type = compute_type(graph, node, *row);
   for (const Expression& result : row->results)
-    if (!fits(result, type)) return nullptr;
+    if (!fits(result, type, row->typing != Typing::value)) return nullptr;
   for (int i : arguments) {
     const auto* id = std::get_if<ValueId>(&node.args[i]);
     DType from = id ? graph.values[*id].type.dtype : is_floating_number(node.args[i]) ? DType::f64 : DType::i64;

@@ -1,0 +1,112 @@
+#include "rows/sample.h"
+
+namespace tenon::test {
+namespace {
+
+constexpr int64_t kSizes[] = {1, 2, 3, 5, 8, 17, 33};
+
+}  // namespace
+
+torch::jit::Stack Sampler::make() {
+  int64_t rank = 1 + below(3);
+  bool reduces = row_.reduced.kind != ops::Reduced::Kind::none;
+  sizes_.clear();
+  for (int64_t d = 0; d < rank; ++d) sizes_.push_back(kSizes[reduces ? 1 + below(6) : below(7)]);
+  int64_t last = 1 + below(rank);
+  normalized_.assign(sizes_.end() - last, sizes_.end());
+  torch::jit::Stack stack;
+  for (size_t i = 0; i < schema_.arguments().size(); ++i) stack.push_back(argument(i));
+  return stack;
+}
+
+// Contiguous, transposed, or every other element of something larger.
+at::Tensor Sampler::tensor(std::vector<int64_t> sizes, at::ScalarType dtype) {
+  std::vector<int64_t> memory = sizes;
+  int64_t layout = below(4);
+  if (layout == 1) std::reverse(memory.begin(), memory.end());
+  if (layout == 2 && !memory.empty()) memory.back() *= 2;
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(random_());
+  at::Tensor t = c10::isFloatingType(dtype) ? at::randn(memory, generator, at::kDouble).mul_(2).to(dtype)
+                 : dtype == at::kBool       ? at::randint(0, 2, memory, generator, at::kLong).to(dtype)
+                                            : at::randint(dtype == at::kByte ? 0 : -9, 10, memory, generator, at::kLong).to(dtype);
+  if (layout == 1)
+    return t.permute([&] {
+      std::vector<int64_t> order(memory.size());
+      for (size_t d = 0; d < order.size(); ++d) order[d] = static_cast<int64_t>(order.size() - 1 - d);
+      return order;
+    }());
+  if (layout == 2 && !memory.empty()) return t.slice(-1, 0, c10::nullopt, 2);
+  return t;
+}
+
+std::vector<int64_t> Sampler::broadcast(std::vector<int64_t> sizes) {
+  if (chance(60)) return sizes;
+  if (chance(20)) return {};
+  for (int64_t& size : sizes)
+    if (chance(40)) size = 1;
+  return sizes;
+}
+
+c10::IValue Sampler::number() {
+  if (!c10::isFloatingType(dtype_) || chance(40)) return c10::Scalar(1 + below(3));
+  return c10::Scalar(static_cast<double>(below(4000) - 2000) / 1000);
+}
+
+c10::IValue Sampler::from_text(const std::string& text, const c10::Type& type) {
+  if (text == "none" && type.kind() == c10::TypeKind::StringType) return text;
+  if (text == "none") return {};
+  if (text == "true" || text == "false") return text == "true";
+  if (type.kind() == c10::TypeKind::StringType) return text;
+  if (type.kind() == c10::TypeKind::OptionalType && type.str().find("str") != std::string::npos) return text;
+  double number = std::stod(text);
+  bool whole = number == std::floor(number);
+  if (type.kind() == c10::TypeKind::IntType) return static_cast<int64_t>(number);
+  return whole ? c10::Scalar(static_cast<int64_t>(number)) : c10::Scalar(number);
+}
+
+c10::IValue Sampler::argument(size_t index) {
+  const c10::Argument& parameter = schema_.arguments()[index];
+  const std::string& name = parameter.name();
+  c10::TypePtr type = parameter.real_type();
+  for (const ops::Row::Condition& condition : row_.conditions)
+    if (condition.argument == static_cast<int>(index)) return from_text(condition.text, *type);
+  bool is_optional = type->kind() == c10::TypeKind::OptionalType;
+  if (is_optional) type = type->castRaw<c10::OptionalType>()->getElementType();
+  bool reduces = row_.reduced.kind != ops::Reduced::Kind::none;
+  switch (type->kind()) {
+    case c10::TypeKind::TensorType: {
+      if (name == "condition" || name == "mask") return tensor(broadcast(sizes_), at::kBool);
+      if (name == "value" && index > 0) return tensor({}, dtype_);
+      if (is_optional && chance(30)) return at::Tensor();
+      if (name == "weight" && row_.reduced.kind == ops::Reduced::Kind::last) return tensor(normalized_, dtype_);
+      if (name == "bias" && row_.reduced.kind == ops::Reduced::Kind::last) return tensor(normalized_, dtype_);
+      return tensor(index == 0 || reduces ? sizes_ : broadcast(sizes_), dtype_);
+    }
+    case c10::TypeKind::NumberType:
+      return is_optional && chance(30) ? c10::IValue() : number();
+    case c10::TypeKind::FloatType:
+      return static_cast<double>(1 + below(2000)) / 1000;
+    case c10::TypeKind::BoolType:
+      return is_optional || name == "non_blocking" || name == "half_to_float"
+                 ? c10::IValue(is_optional ? c10::IValue() : c10::IValue(false))
+                 : c10::IValue(chance(50));
+    case c10::TypeKind::ListType: {
+      if (name == "size") return sizes_;
+      if (name == "normalized_shape") return normalized_;
+      if (is_optional && chance(20)) return {};
+      std::vector<int64_t> dims;
+      for (size_t d = 0; d < sizes_.size(); ++d)
+        if (chance(50)) dims.push_back(static_cast<int64_t>(d) - (chance(50) ? static_cast<int64_t>(sizes_.size()) : 0));
+      if (dims.empty()) dims.push_back(-1);
+      return dims;
+    }
+    default:
+      break;
+  }
+  if (name == "dim") return below(static_cast<int64_t>(sizes_.size())) - (chance(50) ? static_cast<int64_t>(sizes_.size()) : 0);
+  if (name == "input_dtype") return static_cast<int64_t>(dtype_);
+  if (is_optional) return {};
+  return parameter.default_value().value_or(c10::IValue(int64_t{0}));
+}
+
+}  // namespace tenon::test
