@@ -62,6 +62,7 @@ class Writer {
     is_inner_.resize(out_.buffers.size());
     for (const auto* dims : {&space_.kept, &space_.reduced})
       for (const Space::Dim& dim : *dims) {
+        if (dim.of >= 0) variable_of_[static_cast<size_t>(dim.of)] = {variable, &dim};
         loop::Loop::Variable v{variable++, param(dim.extent)};
         if (dims == &space_.kept) out_.kernel.outer.variables.push_back(v);
         else inner_variables_.push_back(v);
@@ -198,6 +199,33 @@ class Writer {
     block.statements.push_back({loop::Store{store.buffer, index(store.buffer), value}});
   }
 
+  // A part of a cat is read where it lies, counted from its own first element.
+  void emit_load(const Term& t, loop::Reg reg, Block& block) {
+    loop::Load load{reg, t.which, index(t.which)};
+    if (t.part >= 0) {
+      const Part& part = terms_.parts()[static_cast<size_t>(t.part)];
+      auto [variable, dim] = variable_of_.at(part.dim);
+      int64_t stride = dim->strides[static_cast<size_t>(t.which)];
+      if (part.begin > 0 && stride != 0) load.index.push_back({loop::Term::Kind::one, 0, param(-part.begin * stride)});
+      load.mask = mask_of(part, variable, block);
+    }
+    block.statements.push_back({std::move(load)});
+  }
+
+  loop::Reg mask_of(const Part& part, int32_t variable, Block& block) {
+    loop::Reg at = fresh();
+    block.statements.push_back({loop::LoopIndex{at, variable}});
+    auto compare = [&](loop::Op op, int64_t with) {
+      loop::Reg bound = fresh(), is = fresh();
+      block.statements.push_back({loop::Constant{bound, DType::i64, with}});
+      block.statements.push_back({loop::Compute{is, op, DType::i64, {at, bound}}});
+      return is;
+    };
+    loop::Reg from = compare(loop::Op::ge, part.begin), to = compare(loop::Op::lt, part.end), both = fresh();
+    block.statements.push_back({loop::Compute{both, loop::Op::bit_and, DType::boolean, {from, to}}});
+    return both;
+  }
+
   // A loop reduces what its own body assigns.
   loop::Reg copy(loop::Reg value, DType type, Block& block) {
     loop::Reg reg = fresh();
@@ -220,7 +248,10 @@ class Writer {
     loop::Reg reg = block.regs[id] = fresh();
     switch (t.kind) {
       case Term::Kind::load:
-        block.statements.push_back({loop::Load{reg, t.which, index(t.which)}});
+        emit_load(t, reg, block);
+        break;
+      case Term::Kind::position:
+        block.statements.push_back({loop::LoopIndex{reg, variable_of_.at(static_cast<size_t>(t.which)).first}});
         break;
       case Term::Kind::constant:
         if (ir::is_floating(t.type)) block.statements.push_back({loop::Constant{reg, t.type, std::bit_cast<double>(t.bits)}});
@@ -242,6 +273,7 @@ class Writer {
   std::vector<loop::Index> indices_;  // per buffer
   std::vector<bool> is_inner_;        // per buffer: differs along the reduced dimensions
   std::vector<loop::Loop::Variable> inner_variables_;
+  std::map<size_t, std::pair<int32_t, const Space::Dim*>> variable_of_;  // dimensions that stay apart
   int64_t inner_count_ = 1;
   std::vector<Store> stores_;
   std::map<TermId, int32_t> kept_;  // in a buffer
@@ -260,9 +292,11 @@ Lowered lower(const ir::Graph& graph, const ir::Group& group, const std::string&
   out.kernel.name = name;
   out.kernel.outer.kind = loop::Loop::Kind::parallel;
   Terms terms(graph, group, out.buffers);
-  Space space = space_of(graph, group, out.buffers);
-  Writer(terms, space, out).write(group.inputs.size());
+  std::vector<size_t> apart;
+  for (const Part& part : terms.parts()) apart.push_back(part.dim);
+  Space space = space_of(graph, group, out.buffers, apart);
   out.numbers = terms.numbers();
+  Writer(terms, space, out).write(group.inputs.size());
   out.kernel.scalars = static_cast<int32_t>(out.numbers.size());
   out.kernel.sizes = static_cast<int32_t>(out.sizes.size());
   return out;

@@ -26,7 +26,7 @@ std::vector<int64_t> strides_of(const ir::Graph& graph, const ir::Group& group, 
 std::vector<Space::Dim> joined(std::vector<Space::Dim> dims) {
   std::vector<Space::Dim> out;
   for (Space::Dim& dim : dims) {
-    bool one = !out.empty();
+    bool one = !out.empty() && dim.of < 0 && out.back().of < 0;
     for (size_t b = 0; b < dim.strides.size() && one; ++b) one = out.back().strides[b] == dim.strides[b] * dim.extent;
     if (!one) {
       out.push_back(std::move(dim));
@@ -40,7 +40,7 @@ std::vector<Space::Dim> joined(std::vector<Space::Dim> dims) {
 
 }  // namespace
 
-Space space_of(const ir::Graph& graph, const ir::Group& group, const std::vector<ir::ValueId>& buffers) {
+Space space_of(const ir::Graph& graph, const ir::Group& group, const std::vector<ir::ValueId>& buffers, const std::vector<size_t>& apart) {
   std::vector<std::vector<int64_t>> strides;
   for (ir::ValueId id : buffers) strides.push_back(strides_of(graph, group, id));
   // The layout of the first output that has all elements decides the order, or of the first input.
@@ -56,7 +56,8 @@ Space space_of(const ir::Graph& graph, const ir::Group& group, const std::vector
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return strides[leader][a] > strides[leader][b]; });
   Space space;
   for (size_t d : order) {
-    Space::Dim dim{group.sizes[d], {}};
+    bool alone = std::find(apart.begin(), apart.end(), d) != apart.end();
+    Space::Dim dim{group.sizes[d], alone ? static_cast<int64_t>(d) : -1, {}};
     for (const auto& along : strides) dim.strides.push_back(along[d]);
     bool is_reduced = !group.reduced.empty() && group.reduced[d];
     (is_reduced ? space.reduced : space.kept).push_back(std::move(dim));
@@ -64,7 +65,7 @@ Space space_of(const ir::Graph& graph, const ir::Group& group, const std::vector
   }
   space.kept = joined(std::move(space.kept));
   space.reduced = joined(std::move(space.reduced));
-  Space::Dim one{1, std::vector<int64_t>(buffers.size(), 0)};
+  Space::Dim one{1, -1, std::vector<int64_t>(buffers.size(), 0)};
   if (space.kept.empty()) space.kept.push_back(one);
   if (space.reduced.empty() && !group.reduced.empty()) space.reduced.push_back(one);
   return space;

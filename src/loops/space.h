@@ -12,6 +12,7 @@ namespace tenon::loops {
 struct Space {
   struct Dim {
     int64_t extent = 1;
+    int64_t of = -1;               // the only dimension of the group that it counts through, or -1
     std::vector<int64_t> strides;  // per buffer, 0 where it is broadcast or reduced
   };
   std::vector<Dim> kept;     // at least one
@@ -19,6 +20,7 @@ struct Space {
   bool rows = false;         // the dimension that runs fastest in memory is a reduced one
 };
 
-Space space_of(const ir::Graph& graph, const ir::Group& group, const std::vector<ir::ValueId>& buffers);
+// `apart`: dimensions of the group that stay loops of their own.
+Space space_of(const ir::Graph& graph, const ir::Group& group, const std::vector<ir::ValueId>& buffers, const std::vector<size_t>& apart);
 
 }  // namespace tenon::loops

@@ -13,7 +13,39 @@ using ir::ValueId;
 namespace loop = ir::loop;
 
 Terms::Terms(const ir::Graph& graph, const ir::Group& group, const std::vector<ValueId>& buffers) : graph_(graph), buffers_(buffers) {
-  for (size_t i : group.nodes) add_node(graph.nodes[i]);
+  for (size_t i : group.parts)
+    for (ValueId id : ops::results_of(graph.nodes[i]))
+      if (id != ir::kNoValue) part_nodes_[id] = i;
+  for (size_t i : group.nodes) {
+    if (std::find(group.parts.begin(), group.parts.end(), i) != group.parts.end()) continue;
+    if (auto cat = ops::lowerable_cat(graph, graph.nodes[i])) add_cat(graph.nodes[i], *cat);
+    else add_node(graph.nodes[i]);
+  }
+}
+
+// Which operand an element comes from, its position says.
+void Terms::add_cat(const ir::Node& node, const ops::Cat& cat) {
+  ValueId result = ops::results_of(node)[0];
+  DType dtype = graph_.values[result].type.dtype;
+  std::vector<TermId> values;
+  std::vector<int64_t> ends;
+  for (ValueId id : cat.operands) {
+    int64_t begin = ends.empty() ? 0 : ends.back();
+    ends.push_back(begin + graph_.values[id].type.sizes[cat.dim]);
+    Part part{cat.dim, begin, ends.back()};
+    auto known = std::find(parts_.begin(), parts_.end(), part);
+    part_ = static_cast<int32_t>(known - parts_.begin());
+    if (known == parts_.end()) parts_.push_back(part);
+    values.push_back(element(id, dtype));
+    part_ = kWhole;
+  }
+  DType wide = ops::register_type(dtype);
+  TermId out = cast(values.back(), dtype, wide);
+  for (size_t i = values.size() - 1; i-- > 0;) {
+    TermId before = compute(loop::Op::lt, DType::i64, {position(cat.dim), constant(ends[i], DType::i64)});
+    out = compute(loop::Op::select, wide, {before, cast(values[i], dtype, wide), out});
+  }
+  known_[{result, dtype, kWhole}] = cast(out, wide, dtype);
 }
 
 void Terms::add_node(const ir::Node& node) {
@@ -34,7 +66,7 @@ void Terms::add_node(const ir::Node& node) {
     DType dtype = graph_.values[results[r]].type.dtype;
     TermId term = made == DType::boolean ? condition(row->results[r]) : value(row->results[r]);
     // bf16 and f16 are rounded where eager rounds.
-    known_[{results[r], dtype}] = cast(term, made, dtype);
+    known_[{results[r], dtype, part_}] = cast(term, made, dtype);
   }
 }
 
@@ -45,7 +77,7 @@ TermId Terms::add(Term term) {
 }
 
 TermId Terms::compute(loop::Op op, DType type, std::vector<TermId> operands) {
-  return add({Term::Kind::compute, type, static_cast<int32_t>(op), 0, std::move(operands)});
+  return add({Term::Kind::compute, type, static_cast<int32_t>(op), -1, 0, std::move(operands)});
 }
 
 TermId Terms::cast(TermId term, DType from, DType to) { return from == to ? term : compute(loop::Op::cast, to, {term}); }
@@ -53,34 +85,40 @@ TermId Terms::cast(TermId term, DType from, DType to) { return from == to ? term
 TermId Terms::constant(double number, DType type) {
   if (type == DType::boolean) return constant(static_cast<int64_t>(number != 0), type);
   if (!ir::is_floating(type)) return constant(static_cast<int64_t>(number), type);
-  return add({Term::Kind::constant, type, 0, std::bit_cast<uint64_t>(number), {}});
+  return add({Term::Kind::constant, type, 0, -1, std::bit_cast<uint64_t>(number), {}});
 }
 
 TermId Terms::constant(int64_t number, DType type) {
   if (ir::is_floating(type)) return constant(static_cast<double>(number), type);
   if (type == DType::boolean) number = number != 0;
-  return add({Term::Kind::constant, type, 0, std::bit_cast<uint64_t>(number), {}});
+  return add({Term::Kind::constant, type, 0, -1, std::bit_cast<uint64_t>(number), {}});
 }
 
 TermId Terms::number(const Number& number, DType type) {
   auto it = std::find(numbers_.begin(), numbers_.end(), number);
   auto which = static_cast<int32_t>(it - numbers_.begin());
   if (it == numbers_.end()) numbers_.push_back(number);
-  return add({Term::Kind::scalar, type, which, 0, {}});
+  return add({Term::Kind::scalar, type, which, -1, 0, {}});
 }
 
 // A tensor's element, in this type.
 TermId Terms::element(ValueId id, DType type) {
-  auto known = known_.find({id, type});
+  auto known = known_.find({id, type, part_});
   if (known != known_.end()) return known->second;
   DType dtype = graph_.values[id].type.dtype;
-  auto [it, unread] = known_.try_emplace({id, dtype}, 0);
-  if (unread) {
-    auto buffer = std::find(buffers_.begin(), buffers_.end(), id) - buffers_.begin();
-    it->second = add({Term::Kind::load, dtype, static_cast<int32_t>(buffer), 0, {}});
+  if (!known_.count({id, dtype, part_})) {
+    if (auto node = part_nodes_.find(id); node != part_nodes_.end()) {
+      auto outer = std::tuple{node_, type_, rounds_to_, count_};
+      add_node(graph_.nodes[node->second]);
+      std::tie(node_, type_, rounds_to_, count_) = outer;
+    } else {
+      auto buffer = std::find(buffers_.begin(), buffers_.end(), id) - buffers_.begin();
+      known_[{id, dtype, part_}] = add({Term::Kind::load, dtype, static_cast<int32_t>(buffer), part_, 0, {}});
+    }
   }
+  TermId term = known_.at({id, dtype, part_});
   DType wide = ops::register_type(dtype);
-  return type == dtype ? it->second : cast(cast(it->second, dtype, wide), wide, type);
+  return type == dtype ? term : cast(cast(term, dtype, wide), wide, type);
 }
 
 TermId Terms::argument(int index, DType type) {
@@ -132,7 +170,7 @@ TermId Terms::value(const ops::Expression& e) {
   if (e.kind == Kind::number) return constant(e.number, type_);
   if (e.kind == Kind::count) return number({ir::kNoScalar, static_cast<double>(count_)}, type_);
   if (e.kind == Kind::reduction)
-    return add({Term::Kind::reduce, type_, static_cast<int32_t>(reduction_kind(e.function)), 0, {value(e.operands[0])}});
+    return add({Term::Kind::reduce, type_, static_cast<int32_t>(reduction_kind(e.function)), -1, 0, {value(e.operands[0])}});
   if (e.function == "mul" && is_one(e.operands[0])) return value(e.operands[1]);
   if (e.function == "mul" && is_one(e.operands[1])) return value(e.operands[0]);
   if (e.function == "fma") return multiply_add(e);
@@ -162,7 +200,7 @@ TermId Terms::condition(const ops::Expression& e) {
   if (e.kind == Kind::argument) return argument(e.argument, DType::boolean);
   if (e.kind == Kind::number) return constant(e.number, DType::boolean);
   if (e.kind == Kind::reduction)
-    return add({Term::Kind::reduce, DType::boolean, static_cast<int32_t>(reduction_kind(e.function)), 0, {condition(e.operands[0])}});
+    return add({Term::Kind::reduce, DType::boolean, static_cast<int32_t>(reduction_kind(e.function)), -1, 0, {condition(e.operands[0])}});
   loop::Op op;
   if (e.kind != Kind::function || !loop::op_from_name(e.function, op)) throw InternalError("'" + e.function + "' is no condition");
   if (loop::op_kind(op) == loop::OpKind::compare) return compute(op, type_, {value(e.operands[0]), value(e.operands[1])});

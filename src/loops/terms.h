@@ -2,11 +2,13 @@
 #pragma once
 
 #include <map>
+#include <tuple>
 #include <variant>
 #include <vector>
 
 #include "ir/graph/group.h"
 #include "ir/loop/loop.h"
+#include "ops/lowerable.h"
 #include "ops/rows.h"
 
 namespace tenon::loops {
@@ -14,10 +16,11 @@ namespace tenon::loops {
 using TermId = int32_t;
 
 struct Term {
-  enum class Kind : uint8_t { load, constant, scalar, compute, reduce };
+  enum class Kind : uint8_t { load, constant, scalar, position, compute, reduce };
   Kind kind = Kind::load;
   ir::DType type = ir::DType::f32;  // of the operands, if it compares; else its own
-  int32_t which = 0;                // buffer or scalar; loop::Op or loop::Reduction::Kind
+  int32_t which = 0;                // buffer, scalar or dimension; loop::Op or loop::Reduction::Kind
+  int32_t part = -1;                // of a load: the part of a cat that it is for
   uint64_t bits = 0;                // of a constant: of a double, if the type is floating, else of an integer
   std::vector<TermId> operands;
 
@@ -31,6 +34,13 @@ struct Number {
   bool operator==(const Number&) const = default;
 };
 
+// Where one operand of a cat lies in the result.
+struct Part {
+  size_t dim = 0;
+  int64_t begin = 0, end = 0;
+  bool operator==(const Part&) const = default;
+};
+
 class Terms {
  public:
   // `buffers`: the group's inputs come first.
@@ -38,10 +48,15 @@ class Terms {
 
   const std::vector<Term>& all() const { return terms_; }  // operands come first
   const std::vector<Number>& numbers() const { return numbers_; }
-  TermId of(ir::ValueId value) const { return known_.at({value, graph_.values[value].type.dtype}); }
+  const std::vector<Part>& parts() const { return parts_; }
+  TermId of(ir::ValueId value) const { return known_.at({value, graph_.values[value].type.dtype, kWhole}); }
 
  private:
+  static constexpr int32_t kWhole = -1;
+
   void add_node(const ir::Node& node);
+  void add_cat(const ir::Node& node, const ops::Cat& cat);
+  TermId position(size_t dim) { return add({Term::Kind::position, ir::DType::i64, static_cast<int32_t>(dim), -1, 0, {}}); }
   TermId add(Term term);
   TermId compute(ir::loop::Op op, ir::DType type, std::vector<TermId> operands);
   TermId cast(TermId term, ir::DType from, ir::DType to);
@@ -62,12 +77,15 @@ class Terms {
   std::vector<Term> terms_;
   std::map<Term, TermId> ids_;
   std::vector<Number> numbers_;
-  std::map<std::pair<ir::ValueId, ir::DType>, TermId> known_;  // a value's element, in a type
+  std::map<std::tuple<ir::ValueId, ir::DType, int32_t>, TermId> known_;  // a value's element, in a type, in a part
+  std::map<ir::ValueId, size_t> part_nodes_;                             // by what they compute
+  std::vector<Part> parts_;
   // While a node is added:
   const ir::Node* node_ = nullptr;
   ir::DType type_ = ir::DType::f32;
   ir::DType rounds_to_ = ir::DType::f32;  // operands, first
   int64_t count_ = 1;
+  int32_t part_ = kWhole;
 };
 
 }  // namespace tenon::loops

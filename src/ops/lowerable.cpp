@@ -255,4 +255,22 @@ const Row* lowerable(const ir::Graph& graph, const ir::Node& node) {
   return row;
 }
 
+std::optional<Cat> lowerable_cat(const ir::Graph& graph, const ir::Node& node) {
+  constexpr size_t kMost = 4;  // each is one more masked load
+  if (node.op != "aten::cat" || node.args.size() != 2) return std::nullopt;
+  const auto* list = std::get_if<ir::ValueList>(&node.args[0]);
+  const auto* attribute = std::get_if<ir::Attribute>(&node.args[1]);
+  const auto* dim = attribute ? std::get_if<int64_t>(attribute) : nullptr;
+  ValueId result = results_of(node)[0];
+  if (!list || !dim || list->ids.size() < 2 || list->ids.size() > kMost || result == ir::kNoValue) return std::nullopt;
+  const ir::TensorType& type = graph.values[result].type;
+  if (!has_registers(type.dtype) || std::count(type.sizes.begin(), type.sizes.end(), 0) > 0) return std::nullopt;
+  for (ValueId id : list->ids) {
+    if (id == ir::kNoValue || graph.values[id].type.dtype != type.dtype || graph.values[id].type.sizes.size() != type.sizes.size())
+      return std::nullopt;
+    if (std::count(graph.values[id].type.sizes.begin(), graph.values[id].type.sizes.end(), 0) > 0) return std::nullopt;
+  }
+  return Cat{list->ids, static_cast<size_t>(*dim < 0 ? *dim + static_cast<int64_t>(type.sizes.size()) : *dim)};
+}
+
 }  // namespace tenon::ops

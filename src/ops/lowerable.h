@@ -1,6 +1,8 @@
 // Which nodes of a graph their row of pointwise.def or reductions.def can compute, and how.
 #pragma once
 
+#include <optional>
+
 #include "ir/graph/group.h"
 #include "ops/rows.h"
 
@@ -8,6 +10,13 @@ namespace tenon::ops {
 
 // The row of a node that can become part of a kernel, or null.
 const Row* lowerable(const ir::Graph& graph, const ir::Node& node);
+
+// An `aten::cat` that can: its operands, and the dimension along which they follow each other.
+struct Cat {
+  std::vector<ir::ValueId> operands;
+  size_t dim = 0;
+};
+std::optional<Cat> lowerable_cat(const ir::Graph& graph, const ir::Node& node);
 
 // The type in which a row computes on this node; bf16 and f16 are computed in f32.
 ir::DType compute_type(const ir::Graph& graph, const ir::Node& node, const Row& row);

@@ -14,6 +14,7 @@ struct Group {
   std::vector<int64_t> sizes;    // over which it computes
   std::vector<bool> reduced;     // which of them its reductions go over; empty: it has none
   std::vector<ValueId> dropped;  // values that lack the reduced dimensions, instead of having them with size 1
+  std::vector<size_t> parts;     // nodes that compute what an `aten::cat` of the group takes in, over its sizes
 };
 
 // A group as a graph of its own. Values keep their numbers.

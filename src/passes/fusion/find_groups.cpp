@@ -1,6 +1,7 @@
 #include "passes/fusion/find_groups.h"
 
 #include <algorithm>
+#include <map>
 
 #include "ops/lowerable.h"
 
@@ -24,12 +25,17 @@ std::vector<int64_t> without_reduced(const std::vector<int64_t>& sizes, const st
 // from then on it must have run, so it is closed.
 class Finder {
  public:
-  explicit Finder(const ir::Graph& graph) : graph_(graph), group_of_(graph.values.size(), kNone), depth_(graph.values.size(), 0) {}
+  explicit Finder(const ir::Graph& graph)
+      : graph_(graph), group_of_(graph.values.size(), kNone), uses_(graph.values.size(), 0), depth_(graph.values.size(), 0) {
+    for (const ir::Node& node : graph.nodes) ir::for_each_operand(node, [&](ValueId id) { ++uses_[id]; });
+    for_each_result([&](ValueId id) { ++uses_[id]; });
+  }
 
   std::vector<ir::Group> run() {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const ir::Node& node = graph_.nodes[i];
       if (const ops::Row* row = ops::lowerable(graph_, node)) join(i, *row);
+      else if (auto cat = ops::lowerable_cat(graph_, node)) join_cat(i, *cat);
       else close_operands(node, kNone);
     }
     finish();
@@ -64,8 +70,13 @@ class Finder {
 
   static bool fits(const std::vector<bool>& a, const std::vector<bool>& b) { return a.empty() || b.empty() || a == b; }
 
+  bool has_cat(const ir::Group& group) const {
+    return std::any_of(group.nodes.begin(), group.nodes.end(), [&](size_t i) { return graph_.nodes[i].op == "aten::cat"; });
+  }
+
   // A node may also compute on what a group has reduced already.
   bool takes(const ir::Group& group, const Place& place) const {
+    if (has_cat(group) && !place.reduced.empty()) return false;
     if (group.sizes == place.sizes) return fits(group.reduced, place.reduced);
     return place.reduced.empty() && !group.reduced.empty() && without_reduced(group.sizes, group.reduced) == place.sizes;
   }
@@ -84,7 +95,10 @@ class Finder {
     ir::for_each_operand(node, [&](ValueId id) {
       int group = home(id);
       if (group == kNone || !can_join(group, id, place)) return;
+      if (has_cat(groups_[group]) && !reduced.empty()) return;
       if (!fits(reduced, groups_[group].reduced) || (!merged.empty() && groups_[merged[0]].sizes != groups_[group].sizes)) return;
+      bool with_cat = std::any_of(merged.begin(), merged.end(), [&](int other) { return has_cat(groups_[other]); });
+      if (with_cat && !groups_[group].reduced.empty()) return;
       if (reduced.empty()) reduced = groups_[group].reduced;
       merged.push_back(group);
       deepest = std::max(deepest, depth_[id]);
@@ -111,8 +125,51 @@ class Finder {
     }
   }
 
+  // Groups that compute nothing but what is catenated become part of it; all else it reads from memory.
+  void join_cat(size_t index, const ops::Cat& cat) {
+    int mine = static_cast<int>(groups_.size());
+    ValueId result = ops::results_of(graph_.nodes[index])[0];
+    groups_.push_back({.sizes = graph_.values[result].type.sizes});
+    states_.emplace_back();
+    for (ValueId id : cat.operands) {
+      int group = home(id);
+      if (group == kNone || group == mine || !is_part(group, id)) continue;
+      std::vector<size_t> nodes = groups_[group].nodes;
+      merge(mine, group);
+      groups_[mine].parts.insert(groups_[mine].parts.end(), nodes.begin(), nodes.end());
+    }
+    groups_[mine].dropped.clear();
+    close_operands(graph_.nodes[index], mine);
+    groups_[mine].nodes.push_back(index);
+    group_of_[result] = mine;
+  }
+
+  // Whether a group leads to this operand alone.
+  bool is_part(int group, ValueId operand) const {
+    const ir::Group& g = groups_[group];
+    if (!states_[group].open || !g.reduced.empty() || !g.parts.empty() || g.sizes != graph_.values[operand].type.sizes) return false;
+    std::map<ValueId, int> inside;
+    for (size_t i : g.nodes) {
+      if (graph_.nodes[i].op == "aten::cat") return false;
+      ir::for_each_operand(graph_.nodes[i], [&](ValueId id) { ++inside[id]; });
+    }
+    for (size_t i : g.nodes)
+      for (ValueId id : ops::results_of(graph_.nodes[i]))
+        if (id != ir::kNoValue && uses_[id] != inside[id] + (id == operand ? 1 : 0)) return false;
+    return true;
+  }
+
+  template <class F>
+  void for_each_result(F&& f) const {
+    for (ValueId id : graph_.outputs)
+      if (id != ir::kNoValue) f(id);
+    for (const auto* writes : {&graph_.write_backs, &graph_.forward_write_backs})
+      for (const ir::WriteBack& write : *writes) f(write.value);
+  }
+
   void merge(int a, int b) {
     if (groups_[a].reduced.empty()) groups_[a].reduced = groups_[b].reduced;
+    groups_[a].parts.insert(groups_[a].parts.end(), groups_[b].parts.begin(), groups_[b].parts.end());
     groups_[a].dropped.insert(groups_[a].dropped.end(), groups_[b].dropped.begin(), groups_[b].dropped.end());
     groups_[a].nodes.insert(groups_[a].nodes.end(), groups_[b].nodes.begin(), groups_[b].nodes.end());
     std::sort(groups_[a].nodes.begin(), groups_[a].nodes.end());
@@ -123,10 +180,7 @@ class Finder {
   // Inputs are what comes from outside, outputs what is read outside.
   void finish() {
     std::vector<char> needed(graph_.values.size(), false);
-    for (ValueId id : graph_.outputs)
-      if (id != ir::kNoValue) needed[id] = true;
-    for (const auto* writes : {&graph_.write_backs, &graph_.forward_write_backs})
-      for (const ir::WriteBack& write : *writes) needed[write.value] = true;
+    for_each_result([&](ValueId id) { needed[id] = true; });
     std::vector<int> group_of_node(graph_.nodes.size(), kNone);
     for (size_t g = 0; g < groups_.size(); ++g)
       for (size_t node : groups_[g].nodes) group_of_node[node] = static_cast<int>(g);
@@ -152,6 +206,7 @@ class Finder {
   std::vector<ir::Group> groups_;
   std::vector<State> states_;
   std::vector<int> group_of_;  // per value that a group computes
+  std::vector<int> uses_;      // per value
   std::vector<int> depth_;     // per value: reductions of reductions inside its group
 };
 
