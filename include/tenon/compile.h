@@ -40,8 +40,9 @@ enum class Dynamic {
 };
 
 struct Options {
-  std::string backend = "aot_eager";  // none, eager, aot_eager, aten, native, or one from register_backend
-  bool fullgraph = false;             // a graph break is an error
+  // none, eager, aot_eager, aten, native (in a build without code generation the same as aten), or one from register_backend
+  std::string backend = "native";
+  bool fullgraph = false;  // a graph break is an error
   Trust trust = Trust::checked;
   std::string name = "function";  // in explain and in messages
   std::vector<Watched> watch;     // modules, tensors and numbers that a callable depends on

@@ -92,7 +92,7 @@ std::vector<at::Tensor> Executable::run_kernels(std::vector<at::Tensor> inputs, 
 
 BackendKind backend_kind(const std::string& name) {
   if (name == "none") return BackendKind::none;
-  if (is_built_in(name)) return BackendKind::graphs;
+  if (is_built_in(name) || name == "native") return BackendKind::graphs;
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
   if (r.own.count(name)) return BackendKind::graphs;
@@ -106,7 +106,7 @@ std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph,
   ++counters().graphs;
   ir::Reuse reuse = planner::plan_reuse(graph);
   auto off = capture::keys_above_backends();
-  bool native = options.backend == "native";
+  bool native = options.backend == "native" && has_native(), passed = options.backend == "native" || options.backend == "aten";
   auto quarantine = std::make_shared<Quarantine>();
   std::shared_ptr<const Verifier> verifier;
   if (options.verify > 0 && !native)
@@ -116,7 +116,7 @@ std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph,
   if (options.backend == "eager") reuse = planner::no_reuse(graph);
   std::vector<passes::PassRun> passes;
   std::shared_ptr<const runtime::Interpreter> kernels;
-  if (options.backend == "aten" || native) {
+  if (passed) {
     passes = passes::run_all(graph);
     check_graph(graph);
     reuse = planner::plan_reuse(graph);

@@ -1,7 +1,11 @@
 #include "driver/native.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <map>
@@ -55,6 +59,28 @@ Codes& codes() {
   return *all;
 }
 
+// A line on the terminal that counts, if there is one and it takes more than a second.
+class Progress {
+ public:
+  explicit Progress(size_t all) : all_(all), is_shown_(isatty(STDERR_FILENO)) {}
+  ~Progress() {
+    if (was_shown_) std::fprintf(stderr, "\n");
+  }
+  void step() {
+    std::lock_guard lock(mutex_);
+    ++done_;
+    if (!is_shown_ || std::chrono::steady_clock::now() - start_ < std::chrono::seconds(1)) return;
+    was_shown_ = true;
+    std::fprintf(stderr, "\rtenon: %zu of %zu kernels compiled", done_, all_);
+  }
+
+ private:
+  size_t all_, done_ = 0;
+  bool is_shown_, was_shown_ = false;
+  std::mutex mutex_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
 // On all cores: kernels have nothing to do with each other.
 std::vector<std::shared_ptr<const codegen::Code>> compile_all(const std::vector<loops::Lowered>& lowered) {
   std::vector<std::shared_ptr<const codegen::Code>> out(lowered.size());
@@ -63,11 +89,15 @@ std::vector<std::shared_ptr<const codegen::Code>> compile_all(const std::vector<
   for (size_t i = 0; i < lowered.size(); ++i)
     if (first.emplace(ir::loop::key(lowered[i].kernel), i).second) work.push_back(i);
   std::atomic<size_t> next{0};
+  Progress progress(work.size());
   std::mutex mutex;
   std::exception_ptr failure;
   auto compile = [&] {
     try {
-      for (size_t w; (w = next++) < work.size();) out[work[w]] = codes().get(lowered[work[w]].kernel);
+      for (size_t w; (w = next++) < work.size();) {
+        out[work[w]] = codes().get(lowered[work[w]].kernel);
+        progress.step();
+      }
     } catch (...) {
       std::lock_guard lock(mutex);
       failure = std::current_exception();
