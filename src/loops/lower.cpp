@@ -153,10 +153,14 @@ class Writer {
       reductions.push_back({static_cast<loop::Reduction::Kind>(t.which), t.type, value, loop::kNoReg});
       reduced.push_back(static_cast<TermId>(i));
     }
+    std::vector<Store> stores;
     for (auto [id, buffer] : kept_)
-      if (facts_[id].phase == phase) write_store({id, buffer}, inner);
+      if (facts_[id].phase == phase) stores.push_back({id, buffer});
     for (const Store& store : stores_)
-      if (facts_[store.term].phase == phase && is_inner_[store.buffer]) write_store(store, inner);
+      if (facts_[store.term].phase == phase && is_inner_[store.buffer]) stores.push_back(store);
+    // All values first: some are read from where others go.
+    for (const Store& store : stores) emit(store.term, inner);
+    for (const Store& store : stores) write_store(store, inner);
     if (!inner.statements.empty()) {
       std::vector<loop::Reg> results = nest(std::move(inner.statements), std::move(reductions));
       for (size_t r = 0; r < reduced.size(); ++r) outer_.regs[reduced[r]] = results[r];
