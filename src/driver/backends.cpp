@@ -73,7 +73,8 @@ std::vector<at::Tensor> run_op_by_op(const runtime::Interpreter& interpreter, st
 
 std::vector<at::Tensor> Executable::run(std::vector<at::Tensor> inputs, runtime::RunMode mode, c10::ArrayRef<double> scalars) const {
   if (mode != runtime::RunMode::kernels) return op_by_op_->run(std::move(inputs), mode, scalars);
-  if (quarantine_->is_on()) return op_by_op_->run(std::move(inputs), mode, scalars);
+  if (quarantine_->is_on())
+    return verifier_ ? verifier_->run_oracle(std::move(inputs), scalars) : op_by_op_->run(std::move(inputs), mode, scalars);
   if (!verifier_ || !verifier_->wants(runs_++)) return run_kernels(std::move(inputs), scalars);
   return verifier_->compare(std::move(inputs), scalars, [&](std::vector<at::Tensor> in) { return run_kernels(std::move(in), scalars); });
 }
@@ -104,7 +105,6 @@ BackendKind backend_kind(const std::string& name) {
 
 std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph, const std::vector<c10::IValue>& resources) {
   ++counters().graphs;
-  ir::Reuse reuse = planner::plan_reuse(graph);
   auto off = capture::keys_above_backends();
   bool native = options.backend == "native" && has_native(), passed = options.backend == "native" || options.backend == "aten";
   auto quarantine = std::make_shared<Quarantine>();
@@ -112,16 +112,15 @@ std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph,
   if (options.verify > 0 && !native)
     verifier = std::make_shared<const Verifier>(
         options.verify, std::make_shared<const runtime::Interpreter>(graph, planner::no_reuse(graph), resources, off), quarantine);
-  // A wrong result that goes away with `eager` comes from the planner; one that comes with `aten`, from the passes.
-  if (options.backend == "eager") reuse = planner::no_reuse(graph);
   std::vector<passes::PassRun> passes;
-  std::shared_ptr<const runtime::Interpreter> kernels;
   if (passed) {
     passes = passes::run_all(graph);
     check_graph(graph);
-    reuse = planner::plan_reuse(graph);
   }
+  // A wrong result that goes away with `eager` comes from the planner; one that comes with `aten`, from the passes.
+  ir::Reuse reuse = options.backend == "eager" ? planner::no_reuse(graph) : planner::plan_reuse(graph);
   Native fused;
+  std::shared_ptr<const runtime::Interpreter> kernels;
   if (native) {
     fused = make_native(graph, options.verify, quarantine);
     ir::Reuse fused_reuse = planner::plan_reuse(fused.graph);

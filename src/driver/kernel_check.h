@@ -25,7 +25,8 @@ class KernelCheck {
 
  private:
   using Tensors = std::vector<at::Tensor>;
-  std::vector<Sample> samples(const Tensors& inputs, const Tensors& outputs, c10::ArrayRef<double> scalars, uint64_t seed) const;
+  std::vector<Sample> samples(const Tensors& inputs, const Tensors& outputs, c10::ArrayRef<double> scalars, bool noise,
+                              uint64_t seed) const;
   Tensors run_kernel(const Tensors& inputs, c10::ArrayRef<double> scalars) const;
 
   double fraction_;
@@ -33,6 +34,7 @@ class KernelCheck {
   runtime::KernelStep step_;
   std::shared_ptr<Quarantine> quarantine_;
   std::unique_ptr<const runtime::Interpreter> eager_, truth_, noisy_;
+  std::vector<double> units_;  // of the noise
   mutable std::atomic<size_t> runs_{0};
 };
 

@@ -33,18 +33,21 @@ namespace {
 // Elements that are worth a thread; eager's own number.
 constexpr int64_t kGrain = 32768;
 
+using CodePointer = std::shared_ptr<const codegen::Code>;
+
 // Code by the text of its kernel, for as long as somebody uses it.
 class Codes {
  public:
-  std::shared_ptr<const codegen::Code> get(const ir::loop::Kernel& kernel) {
-    std::string key = ir::loop::key(kernel);
+  CodePointer get(const std::string& key, const ir::loop::Kernel& kernel) {
     {
       std::lock_guard lock(mutex_);
-      if (auto known = codes_[key].lock()) return known;
+      if (auto known = codes_.find(key); known != codes_.end())
+        if (CodePointer code = known->second.lock()) return code;
     }
     ir::loop::verify(kernel);
-    auto code = codegen::compile(kernel, codegen::best_tier());
+    CodePointer code = codegen::compile(kernel, codegen::best_tier());
     std::lock_guard lock(mutex_);
+    std::erase_if(codes_, [](const auto& entry) { return entry.second.expired(); });
     codes_[key] = code;
     return code;
   }
@@ -54,7 +57,7 @@ class Codes {
   std::map<std::string, std::weak_ptr<const codegen::Code>> codes_;
 };
 
-Codes& codes() {
+Codes& all_codes() {
   static Codes* all = new Codes;
   return *all;
 }
@@ -82,12 +85,14 @@ class Progress {
 };
 
 // On all cores: kernels have nothing to do with each other.
-std::vector<std::shared_ptr<const codegen::Code>> compile_all(const std::vector<loops::Lowered>& lowered) {
-  std::vector<std::shared_ptr<const codegen::Code>> out(lowered.size());
+std::vector<CodePointer> compile_all(const std::vector<loops::Lowered>& lowered) {
+  std::vector<std::string> keys;
+  for (const loops::Lowered& l : lowered) keys.push_back(ir::loop::key(l.kernel));
   std::map<std::string, size_t> first;  // of equal ones
   std::vector<size_t> work;
-  for (size_t i = 0; i < lowered.size(); ++i)
-    if (first.emplace(ir::loop::key(lowered[i].kernel), i).second) work.push_back(i);
+  for (size_t i = 0; i < keys.size(); ++i)
+    if (first.emplace(keys[i], i).second) work.push_back(i);
+  std::vector<CodePointer> out(keys.size());
   std::atomic<size_t> next{0};
   Progress progress(work.size());
   std::mutex mutex;
@@ -95,7 +100,7 @@ std::vector<std::shared_ptr<const codegen::Code>> compile_all(const std::vector<
   auto compile = [&] {
     try {
       for (size_t w; (w = next++) < work.size();) {
-        out[work[w]] = codes().get(lowered[work[w]].kernel);
+        out[work[w]] = all_codes().get(keys[work[w]], lowered[work[w]].kernel);
         progress.step();
       }
     } catch (...) {
@@ -108,7 +113,7 @@ std::vector<std::shared_ptr<const codegen::Code>> compile_all(const std::vector<
   compile();
   for (std::thread& thread : threads) thread.join();
   if (failure) std::rethrow_exception(failure);
-  for (size_t i = 0; i < lowered.size(); ++i) out[i] = out[first.at(ir::loop::key(lowered[i].kernel))];
+  for (size_t i = 0; i < keys.size(); ++i) out[i] = out[first.at(keys[i])];
   return out;
 }
 
@@ -144,7 +149,7 @@ std::vector<Explanation::Call> left_to_aten(const ir::Graph& fused) {
   return out;
 }
 
-runtime::KernelStep make_step(const loops::Lowered& lowered, const std::shared_ptr<const codegen::Code>& code) {
+runtime::KernelStep make_step(const loops::Lowered& lowered, const CodePointer& code) {
   runtime::KernelStep step{code->run, code, {}, lowered.sizes, lowered.iterations};
   for (const loops::Number& number : lowered.numbers) step.numbers.emplace_back(number.scalar, number.known);
   step.grain = std::max<int64_t>(1, kGrain * lowered.iterations / std::max<int64_t>(1, lowered.elements));
@@ -158,7 +163,7 @@ Native make_native(const ir::Graph& graph, double verify, std::shared_ptr<Quaran
   std::vector<ir::Group> groups = passes::find_groups(graph);
   std::vector<loops::Lowered> lowered;
   for (size_t g = 0; g < groups.size(); ++g) lowered.push_back(loops::lower(graph, groups[g], graph.name + "_" + std::to_string(g)));
-  auto codes = compile_all(lowered);
+  std::vector<CodePointer> codes = compile_all(lowered);
   Native native;
   for (size_t g = 0; g < groups.size(); ++g) {
     runtime::KernelStep step = make_step(lowered[g], codes[g]);

@@ -15,7 +15,7 @@
 
 namespace tenon::driver {
 
-// One result of one run.
+// One result of one run. `noisy` may be undefined.
 struct Sample {
   at::Tensor got, eager, truth, noisy;
 };

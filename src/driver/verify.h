@@ -22,6 +22,9 @@ class Verifier {
       : fraction_(fraction), oracle_(std::move(oracle)), quarantine_(std::move(quarantine)) {}
 
   bool wants(size_t run) const { return is_sampled(run, fraction_); }
+  std::vector<at::Tensor> run_oracle(std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) const {
+    return oracle_->run(std::move(inputs), runtime::RunMode::kernels, scalars);
+  }
 
   // Runs the oracle; and `run`, on what the inputs held before. Returns the oracle's outputs if
   // they differ, and quarantines the graph.

@@ -16,8 +16,8 @@ namespace loop = ir::loop;
 // Writes a kernel's statements. Terms that vary along the reduced dimensions are computed in loops
 // over these, one loop a phase: phase n can use what n reductions of one another have given.
 // Whatever a later phase needs again it computes again; but what is dear to compute is kept in an
-// output that is written last. All other terms are computed once in front
-// of the first loop that needs them. A group that reduces nothing has no such loops.
+// output that is written last. All other terms are computed once in front of the first loop that
+// needs them. A group that reduces nothing has no such loops.
 class Writer {
  public:
   Writer(const Terms& terms, const Space& space, Lowered& out) : terms_(terms), space_(space), out_(out), facts_(terms.all().size()) {
@@ -204,30 +204,14 @@ class Writer {
   }
 
   // A part of a cat is read where it lies, counted from its own first element.
-  void emit_load(const Term& t, loop::Reg reg, Block& block) {
+  loop::Load load_of(const Term& t, loop::Reg reg, const std::vector<loop::Reg>& mask) {
     loop::Load load{reg, t.which, index(t.which)};
-    if (t.part >= 0) {
-      const Part& part = terms_.parts()[static_cast<size_t>(t.part)];
-      auto [variable, dim] = variable_of_.at(part.dim);
-      int64_t stride = dim->strides[static_cast<size_t>(t.which)];
-      if (part.begin > 0 && stride != 0) load.index.push_back({loop::Term::Kind::one, 0, param(-part.begin * stride)});
-      load.mask = mask_of(part, variable, block);
-    }
-    block.statements.push_back({std::move(load)});
-  }
-
-  loop::Reg mask_of(const Part& part, int32_t variable, Block& block) {
-    loop::Reg at = fresh();
-    block.statements.push_back({loop::LoopIndex{at, variable}});
-    auto compare = [&](loop::Op op, int64_t with) {
-      loop::Reg bound = fresh(), is = fresh();
-      block.statements.push_back({loop::Constant{bound, DType::i64, with}});
-      block.statements.push_back({loop::Compute{is, op, DType::i64, {at, bound}}});
-      return is;
-    };
-    loop::Reg from = compare(loop::Op::ge, part.begin), to = compare(loop::Op::lt, part.end), both = fresh();
-    block.statements.push_back({loop::Compute{both, loop::Op::bit_and, DType::boolean, {from, to}}});
-    return both;
+    if (mask.empty()) return load;
+    const Part& part = terms_.parts()[static_cast<size_t>(t.part)];
+    int64_t stride = variable_of_.at(part.dim).second->strides[static_cast<size_t>(t.which)];
+    if (part.begin > 0 && stride != 0) load.index.push_back({loop::Term::Kind::one, 0, param(-part.begin * stride)});
+    load.mask = mask[0];
+    return load;
   }
 
   // A loop reduces what its own body assigns.
@@ -252,7 +236,7 @@ class Writer {
     loop::Reg reg = block.regs[id] = fresh();
     switch (t.kind) {
       case Term::Kind::load:
-        emit_load(t, reg, block);
+        block.statements.push_back({load_of(t, reg, operands)});
         break;
       case Term::Kind::position:
         block.statements.push_back({loop::LoopIndex{reg, variable_of_.at(static_cast<size_t>(t.which)).first}});

@@ -4,7 +4,6 @@
 #include <bit>
 
 #include "base/error.h"
-#include "ops/lowerable.h"
 
 namespace tenon::loops {
 
@@ -101,6 +100,12 @@ TermId Terms::number(const Number& number, DType type) {
   return add({Term::Kind::scalar, type, which, -1, 0, {}});
 }
 
+TermId Terms::is_in(const Part& part) {
+  TermId from = compute(loop::Op::ge, DType::i64, {position(part.dim), constant(part.begin, DType::i64)});
+  TermId to = compute(loop::Op::lt, DType::i64, {position(part.dim), constant(part.end, DType::i64)});
+  return compute(loop::Op::bit_and, DType::boolean, {from, to});
+}
+
 // A tensor's element, in this type.
 TermId Terms::element(ValueId id, DType type) {
   auto known = known_.find({id, type, part_});
@@ -113,7 +118,9 @@ TermId Terms::element(ValueId id, DType type) {
       std::tie(node_, type_, rounds_to_, count_) = outer;
     } else {
       auto buffer = std::find(buffers_.begin(), buffers_.end(), id) - buffers_.begin();
-      known_[{id, dtype, part_}] = add({Term::Kind::load, dtype, static_cast<int32_t>(buffer), part_, 0, {}});
+      std::vector<TermId> mask;
+      if (part_ != kWhole) mask.push_back(is_in(parts_[static_cast<size_t>(part_)]));
+      known_[{id, dtype, part_}] = add({Term::Kind::load, dtype, static_cast<int32_t>(buffer), part_, 0, std::move(mask)});
     }
   }
   TermId term = known_.at({id, dtype, part_});

@@ -3,13 +3,11 @@
 
 #include <map>
 #include <tuple>
-#include <variant>
 #include <vector>
 
 #include "ir/graph/group.h"
 #include "ir/loop/loop.h"
 #include "ops/lowerable.h"
-#include "ops/rows.h"
 
 namespace tenon::loops {
 
@@ -20,7 +18,7 @@ struct Term {
   Kind kind = Kind::load;
   ir::DType type = ir::DType::f32;  // of the operands, if it compares; else its own
   int32_t which = 0;                // buffer, scalar or dimension; loop::Op or loop::Reduction::Kind
-  int32_t part = -1;                // of a load: the part of a cat that it is for
+  int32_t part = -1;                // of a load: the part of a cat that it is for; its operand is then where that lies
   uint64_t bits = 0;                // of a constant: of a double, if the type is floating, else of an integer
   std::vector<TermId> operands;
 
@@ -64,6 +62,7 @@ class Terms {
   TermId constant(int64_t number, ir::DType type);
   TermId number(const Number& number, ir::DType type);
   TermId number_tensor(const ir::NumberTensor& number, ir::DType type);
+  TermId is_in(const Part& part);
   TermId element(ir::ValueId id, ir::DType type);
   TermId argument(int index, ir::DType type);
   TermId value(const ops::Expression& e);

@@ -1,37 +1,34 @@
 #include "ops/lowerable.h"
 
 #include <algorithm>
-#include <numeric>
 #include <set>
+
+#include "ir/loop/loop.h"
 
 namespace tenon::ops {
 namespace {
 
 using ir::DType;
 using ir::ValueId;
+namespace loop = ir::loop;
 
 bool has_registers(DType dtype) { return ir::is_floating(dtype) || ir::is_integer(dtype) || dtype == DType::boolean; }
 
-// Of the functions in ir/loop/ops.def: those that a bool, or an integer, has no meaning for.
-const std::set<std::string> kAnyType = {"select", "eq", "ne", "lt", "le", "gt", "ge", "bit_and", "bit_or", "bit_xor", "bit_not"};
-const std::set<std::string> kIntegers = {"add", "sub", "mul", "fma", "neg", "abs", "max", "min"};
-const std::set<std::string> kBits = {"bit_and", "bit_or", "bit_xor", "bit_not"};
-
-const std::set<std::string> kCompares = {"eq", "ne", "lt", "le", "gt", "ge"};
-
-// `is_condition`: wanted as a bool, whatever the type of what it compares.
+// Whether an expression has a meaning in this type. `is_condition`: it is wanted as a bool, whatever the type of what it compares.
 bool fits(const Expression& e, DType type, bool is_condition) {
-  bool logic = e.function == "any" || e.function == "all";
-  if (e.kind == Expression::Kind::reduction && logic != (type == DType::boolean)) return false;
-  bool of_bools = is_condition && kBits.count(e.function);
-  if (e.kind == Expression::Kind::function && !of_bools) {
-    if (kBits.count(e.function) && ir::is_floating(type)) return false;
-    if (!kAnyType.count(e.function) && type == DType::boolean) return false;
-    if (!kAnyType.count(e.function) && !kIntegers.count(e.function) && !ir::is_floating(type)) return false;
-  }
+  using loop::OpKind;
+  loop::Op op = loop::Op::add;
+  bool is_function = e.kind == Expression::Kind::function && loop::op_from_name(e.function, op);
+  OpKind kind = is_function ? loop::op_kind(op) : OpKind::cast;
+  bool of_bools = is_condition && kind == OpKind::integral;
+  if (kind == OpKind::integral && !of_bools && ir::is_floating(type)) return false;
+  if ((kind == OpKind::arithmetic || kind == OpKind::real) && type == DType::boolean) return false;
+  if (kind == OpKind::real && op != loop::Op::fma && !ir::is_floating(type)) return false;  // of integers fma is two ops
+  bool is_logic = e.function == "any" || e.function == "all";
+  if (e.kind == Expression::Kind::reduction && is_logic != (type == DType::boolean)) return false;
   for (size_t i = 0; i < e.operands.size(); ++i) {
-    bool chooses = e.function == "select" && i == 0;
-    if (!fits(e.operands[i], type, chooses || of_bools || (is_condition && !kCompares.count(e.function)))) return false;
+    bool chooses = kind == OpKind::select && i == 0;
+    if (!fits(e.operands[i], type, chooses || of_bools || (is_condition && kind != OpKind::compare))) return false;
   }
   return true;
 }
@@ -160,7 +157,6 @@ std::vector<bool> reduced_dims(const ir::Graph& graph, const ir::Node& node, con
   }
   if (row.reduced.kind == Reduced::Kind::last) {
     size_t count = listed.size();
-    listed.resize(count);
     for (size_t i = 0; i < count; ++i) listed[i] = static_cast<int64_t>(rank - count + i);
   }
   std::vector<bool> out(rank, listed.empty());

@@ -37,12 +37,10 @@ class Canonicaliser {
   // It overwrites its first operand, all of a tensor that this graph made, laid out in order, and
   // nothing else; the result is the operand.
   bool overwrites_own(const ir::Node& node) const {
-    if (node.ordered || node.writes.size() != 1 || node.writes[0].argument != 0) return false;
-    const ir::Node::Write& write = node.writes[0];
-    if (operand(node, 0) != write.before || only_result(node) != write.after) return false;
-    const TensorType& own = type(write.before);
-    return graph_.values[write.before].alias_of == kNoValue && !memory_.holds_input(write.before) && is_plain(own) && numel(own) > 0 &&
-           !is_complex(own.dtype);
+    if (node.ordered || !memory_.overwrites_own(graph_, node) || node.writes[0].argument != 0) return false;
+    if (operand(node, 0) != node.writes[0].before) return false;
+    const TensorType& own = type(node.writes[0].before);
+    return is_plain(own) && numel(own) > 0 && !is_complex(own.dtype);
   }
 
   // In place a result is brought back to the operand's type; would it have that type anyway?

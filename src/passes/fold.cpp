@@ -80,7 +80,7 @@ class Folder {
 
   bool make_full(ir::Node& node, ValueId result) {
     if (node.op == "aten::full" || graph_.values[result].alias_of != kNoValue || !is_plain(type(result))) return false;
-    if (!node.writes.empty() && !overwrites_own(node)) return false;
+    if (!node.writes.empty() && !memory_.overwrites_own(graph_, node)) return false;
     ir::Attribute none = ir::None{};
     node.op = "aten::full";
     node.args = {ir::Attribute(type(result).sizes),
@@ -91,12 +91,6 @@ class Folder {
                  none};
     node.writes.clear();
     return true;
-  }
-
-  bool overwrites_own(const ir::Node& node) const {
-    ValueId before = node.writes[0].before;
-    return node.writes.size() == 1 && node.writes[0].after == only_result(node) && graph_.values[before].alias_of == kNoValue &&
-           !memory_.holds_input(before);
   }
 
   // The operand that the result equals bit for bit.

@@ -2,6 +2,8 @@
 
 #include <numeric>
 
+#include "passes/node.h"
+
 namespace tenon::passes {
 
 using ir::kNoValue;
@@ -32,6 +34,12 @@ bool Memory::may_stand_for(ValueId other, ValueId id) const {
 // returned: the source may be a small part of a large memory.
 bool Memory::may_stand_for_copy(ValueId source, ValueId copy) const {
   return !holds_input(source) && !holds_output(copy) && may_stand_for(source, copy);
+}
+
+bool Memory::overwrites_own(const ir::Graph& graph, const ir::Node& node) const {
+  if (node.writes.size() != 1 || node.writes[0].after != only_result(node)) return false;
+  ValueId before = node.writes[0].before;
+  return graph.values[before].alias_of == kNoValue && !holds_input(before);
 }
 
 void Memory::merge(ValueId other, ValueId id) {

@@ -27,6 +27,9 @@ class Memory {
   bool may_stand_for(ir::ValueId other, ir::ValueId id) const;  // views of one memory, or equal ops made them
   bool may_stand_for_copy(ir::ValueId source, ir::ValueId copy) const;
 
+  // Whether a node overwrites one tensor that the graph made, not a part of it, and gives back just that.
+  bool overwrites_own(const ir::Graph& graph, const ir::Node& node) const;
+
   // From now on it does.
   void merge(ir::ValueId other, ir::ValueId id);
 

@@ -33,8 +33,4 @@ inline bool makes_one(const ir::Graph& graph, const ir::Node& node) {
   return !node.ordered && node.writes.empty() && result != ir::kNoValue && graph.values[result].alias_of == ir::kNoValue;
 }
 
-inline bool is_floating(ir::DType t) { return t <= ir::DType::bf16; }
-inline bool is_complex(ir::DType t) { return t >= ir::DType::c64; }
-inline bool is_integer(ir::DType t) { return t >= ir::DType::i64 && t <= ir::DType::u8; }
-
 }  // namespace tenon::passes

@@ -68,14 +68,23 @@ std::vector<at::Tensor> widen(const ir::Graph& wide, const std::vector<at::Tenso
   return out;
 }
 
-ir::Graph add_noise(ir::Graph wide) {
+namespace {
+
+double noise_unit(ir::DType dtype) {
+  return dtype == ir::DType::bf16 ? 0x1p-8 : dtype == ir::DType::f16 ? 0x1p-11 : dtype == ir::DType::f32 ? 0x1p-23 : 0x1p-51;
+}
+
+}  // namespace
+
+ir::Graph add_noise(ir::Graph wide, const ir::Graph& narrow, std::vector<double>& units) {
   std::vector<ir::Node> nodes = std::move(wide.nodes);
   wide.nodes.clear();
   // Makes `id` the product of a new value and noise.
   auto disturb = [&](ir::ValueId id) {
     ir::TensorType type = wide.values[id].type;
     ir::ValueId clean = wide.add_value(type), noise = wide.add_value(type);
-    wide.inputs.push_back({noise, ir::InputRole::argument, "noise " + std::to_string(id)});
+    wide.inputs.push_back({noise, ir::InputRole::argument, "noise"});
+    units.push_back(noise_unit(static_cast<size_t>(id) < narrow.values.size() ? narrow.values[id].type.dtype : ir::DType::f64));
     return std::pair{clean, ir::Node{.op = "aten::mul.Tensor", .args = {clean, noise}, .results = {{false, {id}}}}};
   };
   for (size_t i = 0, count = wide.inputs.size(); i < count; ++i) {
@@ -101,13 +110,10 @@ ir::Graph add_noise(ir::Graph wide) {
   return wide;
 }
 
-std::vector<at::Tensor> with_noise(const ir::Graph& noisy, const ir::Graph& narrow, std::vector<at::Tensor> inputs,
+std::vector<at::Tensor> with_noise(const ir::Graph& noisy, const std::vector<double>& units, std::vector<at::Tensor> inputs,
                                    at::Generator& generator) {
-  for (size_t i = inputs.size(); i < noisy.inputs.size(); ++i) {
-    const ir::Input& input = noisy.inputs[i];
-    ir::DType dtype = narrow.values[std::stoi(input.name.substr(6))].type.dtype;
-    double unit = dtype == ir::DType::bf16 ? 0x1p-8 : dtype == ir::DType::f16 ? 0x1p-11 : dtype == ir::DType::f32 ? 0x1p-23 : 0x1p-51;
-    at::Tensor noise = at::empty(noisy.values[input.value].type.sizes, at::kDouble);
+  for (double unit : units) {
+    at::Tensor noise = at::empty(noisy.values[noisy.inputs[inputs.size()].value].type.sizes, at::kDouble);
     inputs.push_back(noise.normal_(1, unit, generator));
   }
   return inputs;

@@ -12,9 +12,10 @@ ir::Graph widen(ir::Graph graph);
 std::vector<at::Tensor> widen(const ir::Graph& wide, const std::vector<at::Tensor>& inputs);
 
 // A wide graph in which every input and every result is off by about a unit in the last place of the type that
-// it has in the narrow graph: how far off any right way of computing it may be. The noise is its last inputs.
-ir::Graph add_noise(ir::Graph wide);
-std::vector<at::Tensor> with_noise(const ir::Graph& noisy, const ir::Graph& narrow, std::vector<at::Tensor> inputs,
+// it has in the narrow graph: how far off any right way of computing it may be. The noise is its last inputs,
+// with a unit each.
+ir::Graph add_noise(ir::Graph wide, const ir::Graph& narrow, std::vector<double>& units);
+std::vector<at::Tensor> with_noise(const ir::Graph& noisy, const std::vector<double>& units, std::vector<at::Tensor> inputs,
                                    at::Generator& generator);
 
 }  // namespace tenon::runtime

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "support/compare.h"
+#include "support/folder.h"
 
 namespace tenon::test {
 
@@ -124,8 +125,8 @@ TEST(Control, C13VerifyFindsAWrongGraphAndQuarantinesIt) {
     return true;
   }();
   ASSERT_TRUE(registered);
-  char folder[] = "/tmp/tenon_repro_XXXXXX";
-  setenv("TENON_REPRO_DIR", mkdtemp(folder), 1);
+  TemporaryFolder folder;
+  setenv("TENON_REPRO_DIR", folder.path().c_str(), 1);
   for (Trust trust : {Trust::checked, Trust::pure}) {
     Tensor state = torch::zeros({3});
     auto f = [](Tensor x, Tensor s) {
@@ -145,10 +146,9 @@ TEST(Control, C13VerifyFindsAWrongGraphAndQuarantinesIt) {
     EXPECT_NE(tenon::explain(fast).text().find("is quarantined: output 0"), std::string::npos) << tenon::explain(fast);
   }
   size_t graphs = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
     graphs += entry.path().filename() == "graph.txt" && std::filesystem::exists(entry.path().parent_path() / "inputs.pt");
   EXPECT_EQ(graphs, 2u);
-  std::filesystem::remove_all(folder);
   unsetenv("TENON_REPRO_DIR");
 }
 

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "support/folder.h"
+
 namespace tenon::test {
 
 TEST(Explain, C7TextAndJsonTellGraphsGuardsRecompilesAndTime) {
@@ -34,13 +36,12 @@ TEST(Explain, C7Picture) {
   for (int i = 0; i < 3; ++i) fast(torch::randn({3}));
   Explanation why = tenon::explain(fast);
   EXPECT_NE(why.dot().find("aten::relu"), std::string::npos);
-  char folder[] = "/tmp/tenon_explain_XXXXXX";
-  std::string path = std::string(mkdtemp(folder)) + "/it's a graph.svg";
+  TemporaryFolder folder;
+  std::string path = folder.path() / "it's a graph.svg";
   ASSERT_TRUE(why.svg(path));
   std::ifstream file(path);
   std::string text{std::istreambuf_iterator<char>(file), {}};
   EXPECT_NE(text.find("aten::add"), std::string::npos);
-  std::filesystem::remove_all(folder);
 }
 
 TEST(Explain, C7KernelsAndWhatIsLeft) {

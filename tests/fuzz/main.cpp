@@ -21,6 +21,7 @@
 #include "fuzz/check.h"
 #include "fuzz/minimise.h"
 #include "support/program.h"
+#include "support/quiet.h"
 
 namespace tenon::fuzz {
 namespace {
@@ -54,11 +55,6 @@ struct Totals {
 };
 
 volatile uint64_t g_seed = 0;
-
-// Degenerate shapes make ATen warn all the time.
-struct Quiet : c10::WarningHandler {
-  void process(const c10::Warning&) override {}
-};
 
 void on_signal(int number) {
   char text[96];
@@ -175,8 +171,7 @@ int main(int argc, char** argv) {
   setenv("TENON_CHECK_TEXT", "1", 1);
   setenv("TENON_CHECK_KERNELS", "1", 1);
   at::set_num_threads(1);
-  static tenon::fuzz::Quiet quiet;
-  c10::WarningUtils::set_warning_handler(&quiet);
+  tenon::test::silence_warnings();
   for (int number : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS}) std::signal(number, tenon::fuzz::on_signal);
   try {
     return tenon::fuzz::run(tenon::fuzz::parse(argc, argv));

@@ -9,6 +9,7 @@
 
 #include "rows/sample.h"
 #include "support/compare.h"
+#include "support/quiet.h"
 
 namespace tenon::test {
 namespace {
@@ -17,15 +18,6 @@ constexpr int kSamples = 25, kTries = 40;
 constexpr at::ScalarType kTypes[] = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kLong, at::kInt, at::kBool};
 
 using Tensors = std::vector<at::Tensor>;
-
-}  // namespace
-
-// Made-up arguments make ATen warn all the time.
-struct Quiet : c10::WarningHandler {
-  void process(const c10::Warning&) override {}
-};
-
-namespace {
 
 Tensors call(const c10::OperatorHandle& op, torch::jit::Stack stack, const Tensors& tensors) {
   size_t next = 0;
@@ -98,8 +90,7 @@ int main(int argc, char** argv) {
   setenv("TENON_CHECK_KERNELS", "1", 1);
   testing::InitGoogleTest(&argc, argv);
   at::set_num_threads(1);
-  static tenon::test::Quiet quiet;
-  c10::WarningUtils::set_warning_handler(&quiet);
+  tenon::test::silence_warnings();
   std::map<std::string, int> count;
   for (const auto& [op, row] : tenon::ops::all_rows()) {
     std::string name = op.substr(6) + (count[op]++ ? "_" + std::to_string(count[op]) : "");

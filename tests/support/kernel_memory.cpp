@@ -81,8 +81,6 @@ KernelMemory memory_of(const Kernel& kernel, const std::vector<std::vector<doubl
 
 namespace {
 
-bool is_floating(DType type) { return ir::loop::is_real(type) || ir::loop::is_half(type); }
-
 bool are_alike(const Number& a, const Number& b, double tolerance) {
   if (!is_floating(a.type)) return a.integer == b.integer;
   if (std::isnan(a.real) || std::isnan(b.real)) return std::isnan(a.real) && std::isnan(b.real);

@@ -51,6 +51,14 @@ const char* input_role_name(InputRole role) {
   return "?";
 }
 
+bool is_floating(DType dtype) { return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::f16 || dtype == DType::bf16; }
+
+bool is_integer(DType dtype) {
+  return dtype == DType::i64 || dtype == DType::i32 || dtype == DType::i16 || dtype == DType::i8 || dtype == DType::u8;
+}
+
+bool is_complex(DType dtype) { return dtype == DType::c64 || dtype == DType::c128; }
+
 std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes) {
   std::vector<int64_t> strides(sizes.size());
   int64_t step = 1;

@@ -24,6 +24,9 @@ enum class DType : uint8_t {
 const char* dtype_name(DType dtype);
 bool dtype_from_name(const std::string& text, DType& out);
 int64_t dtype_size(DType dtype);
+bool is_floating(DType dtype);
+bool is_integer(DType dtype);  // without bool
+bool is_complex(DType dtype);
 
 using ValueId = int32_t;
 inline constexpr ValueId kNoValue = -1;

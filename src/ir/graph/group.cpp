@@ -55,9 +55,6 @@ Graph subgraph(const Graph& graph, const Group& group) {
   return out;
 }
 
-bool is_floating(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32 || dtype == DType::f64; }
-bool is_integer(DType dtype) { return rank(dtype) >= 1 && rank(dtype) <= 4; }
-
 DType promote(DType a, DType b) {
   if (a == b) return a;
   if (rank(a) != rank(b)) return rank(a) > rank(b) ? a : b;

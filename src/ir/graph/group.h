@@ -23,8 +23,6 @@ Graph subgraph(const Graph& graph, const Group& group);
 // A constant argument as the op table names it: "none", "2", "tanh"; nothing for tensors.
 std::string plain_text(const Argument& argument);
 
-bool is_floating(DType dtype);
-bool is_integer(DType dtype);  // without bool
 // The type that arithmetic on two types gives, where both are tensors of some size.
 DType promote(DType a, DType b);
 

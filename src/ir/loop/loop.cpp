@@ -48,10 +48,6 @@ OpKind op_kind(Op op) {
 
 bool is_real(DType type) { return type == DType::f32 || type == DType::f64; }
 
-bool is_integer(DType type) {
-  return type == DType::i64 || type == DType::i32 || type == DType::i16 || type == DType::i8 || type == DType::u8;
-}
-
 bool is_half(DType type) { return type == DType::bf16 || type == DType::f16; }
 
 const char* reduction_name(Reduction::Kind kind) {

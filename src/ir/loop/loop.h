@@ -58,9 +58,8 @@ enum class Op : uint8_t {
 };
 
 // Types that are computed in: bf16 and f16 are loaded, stored and cast only.
-bool is_real(DType type);     // f32, f64
-bool is_integer(DType type);  // i64, i32, i16, i8, u8
-bool is_half(DType type);     // bf16, f16
+bool is_real(DType type);  // f32, f64
+bool is_half(DType type);  // bf16, f16
 
 enum class OpKind : uint8_t {
   arithmetic,  // operands and result of the stated type, which is not bool

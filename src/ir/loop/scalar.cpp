@@ -10,8 +10,6 @@
 namespace tenon::ir::loop {
 namespace {
 
-bool is_floating(DType type) { return is_real(type) || is_half(type); }
-
 [[noreturn]] void cannot(const std::string& what) { throw InternalError("loop evaluator: " + what); }
 
 int64_t wrap(int64_t number, DType type) {

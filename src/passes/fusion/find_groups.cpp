@@ -45,6 +45,7 @@ class Finder {
  private:
   struct State {
     bool open = true;
+    bool has_cat = false;
     int merged_into = kNone;
   };
 
@@ -65,40 +66,39 @@ class Finder {
   struct Place {
     const std::vector<int64_t>& sizes;
     std::vector<bool> reduced;
-    bool operator==(const Place&) const = default;
   };
 
   static bool fits(const std::vector<bool>& a, const std::vector<bool>& b) { return a.empty() || b.empty() || a == b; }
 
-  bool has_cat(const ir::Group& group) const {
-    return std::any_of(group.nodes.begin(), group.nodes.end(), [&](size_t i) { return graph_.nodes[i].op == "aten::cat"; });
-  }
-
   // A node may also compute on what a group has reduced already.
   bool takes(const ir::Group& group, const Place& place) const {
-    if (has_cat(group) && !place.reduced.empty()) return false;
     if (group.sizes == place.sizes) return fits(group.reduced, place.reduced);
     return place.reduced.empty() && !group.reduced.empty() && without_reduced(group.sizes, group.reduced) == place.sizes;
   }
 
-  bool can_join(int group, ValueId operand, const Place& place) const {
+  // None of the node's operands may lack dimensions that the group computes over.
+  bool can_join(int group, const ir::Node& node, const Place& place) const {
+    bool ok = states_[group].open && takes(groups_[group], place);
     const auto& dropped = groups_[group].dropped;
-    return states_[group].open && takes(groups_[group], place) && std::find(dropped.begin(), dropped.end(), operand) == dropped.end();
+    ir::for_each_operand(node, [&](ValueId id) { ok &= std::find(dropped.begin(), dropped.end(), id) == dropped.end(); });
+    return ok;
   }
 
   void join(size_t index, const ops::Row& row) {
     const ir::Node& node = graph_.nodes[index];
     Place place{ops::sizes_of(graph_, node, row), ops::reduced_dims(graph_, node, row)};
     int mine = kNone, deepest = 0;
+    bool has_cat = false;
     std::vector<int> merged;
     std::vector<bool> reduced = place.reduced;
     ir::for_each_operand(node, [&](ValueId id) {
       int group = home(id);
-      if (group == kNone || !can_join(group, id, place)) return;
-      if (has_cat(groups_[group]) && !reduced.empty()) return;
+      if (group == kNone || !can_join(group, node, place)) return;
       if (!fits(reduced, groups_[group].reduced) || (!merged.empty() && groups_[merged[0]].sizes != groups_[group].sizes)) return;
-      bool with_cat = std::any_of(merged.begin(), merged.end(), [&](int other) { return has_cat(groups_[other]); });
-      if (with_cat && !groups_[group].reduced.empty()) return;
+      // Parts of a cat are found by their position, which loops over reduced dimensions do not have.
+      bool reduces = !reduced.empty() || !groups_[group].reduced.empty();
+      if (reduces && (has_cat || states_[group].has_cat)) return;
+      has_cat |= states_[group].has_cat;
       if (reduced.empty()) reduced = groups_[group].reduced;
       merged.push_back(group);
       deepest = std::max(deepest, depth_[id]);
@@ -130,7 +130,7 @@ class Finder {
     int mine = static_cast<int>(groups_.size());
     ValueId result = ops::results_of(graph_.nodes[index])[0];
     groups_.push_back({.sizes = graph_.values[result].type.sizes});
-    states_.emplace_back();
+    states_.push_back({.has_cat = true});
     for (ValueId id : cat.operands) {
       int group = home(id);
       if (group == kNone || group == mine || !is_part(group, id)) continue;
@@ -138,7 +138,6 @@ class Finder {
       merge(mine, group);
       groups_[mine].parts.insert(groups_[mine].parts.end(), nodes.begin(), nodes.end());
     }
-    groups_[mine].dropped.clear();
     close_operands(graph_.nodes[index], mine);
     groups_[mine].nodes.push_back(index);
     group_of_[result] = mine;
@@ -147,12 +146,9 @@ class Finder {
   // Whether a group leads to this operand alone.
   bool is_part(int group, ValueId operand) const {
     const ir::Group& g = groups_[group];
-    if (!states_[group].open || !g.reduced.empty() || !g.parts.empty() || g.sizes != graph_.values[operand].type.sizes) return false;
+    if (!states_[group].open || !g.reduced.empty() || states_[group].has_cat || g.sizes != graph_.values[operand].type.sizes) return false;
     std::map<ValueId, int> inside;
-    for (size_t i : g.nodes) {
-      if (graph_.nodes[i].op == "aten::cat") return false;
-      ir::for_each_operand(graph_.nodes[i], [&](ValueId id) { ++inside[id]; });
-    }
+    for (size_t i : g.nodes) ir::for_each_operand(graph_.nodes[i], [&](ValueId id) { ++inside[id]; });
     for (size_t i : g.nodes)
       for (ValueId id : ops::results_of(graph_.nodes[i]))
         if (id != ir::kNoValue && uses_[id] != inside[id] + (id == operand ? 1 : 0)) return false;
@@ -174,6 +170,7 @@ class Finder {
     groups_[a].nodes.insert(groups_[a].nodes.end(), groups_[b].nodes.begin(), groups_[b].nodes.end());
     std::sort(groups_[a].nodes.begin(), groups_[a].nodes.end());
     groups_[b].nodes.clear();
+    states_[a].has_cat |= states_[b].has_cat;
     states_[b].merged_into = a;
   }
 
