@@ -1,14 +1,21 @@
-// Whole models beside eager: how long a compile takes, how fast inference and training are.
-#include "bench/models.h"
-
+// Whole models beside eager, on all cores: how long a compile takes, how fast inference and training
+// are. `bench_models compile|memory|train` runs a part.
+#include <c10/core/CPUAllocator.h>
 #include <tenon/compile.h>
 #include <tenon/inspect.h>
 
 #include <chrono>
 #include <cstdio>
-#include <cstring>
+#include <cstdlib>
+#include <functional>
+#include <mutex>
 #include <string>
+#include <unordered_map>
 
+#include "bench/models/bert.h"
+#include "bench/models/gpt2.h"
+#include "bench/models/llama.h"
+#include "bench/models/resnet.h"
 #include "bench/timing.h"
 
 using namespace tenon;
@@ -16,48 +23,163 @@ using namespace tenon::bench;
 
 namespace {
 
-double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-template <class F>
-double time_of(F&& f) {
-  double start = seconds();
+double wall_of(const std::function<void()>& f) {
+  auto start = std::chrono::steady_clock::now();
   f();
-  return seconds() - start;
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+double median(std::vector<double> list) {
+  std::nth_element(list.begin(), list.begin() + static_cast<ptrdiff_t>(list.size() / 2), list.end());
+  return list[list.size() / 2];
+}
+
+// Wall time; in turn, since the machine is shared.
+std::pair<double, double> medians(const std::function<void()>& eager, const std::function<void()>& ours, int rounds) {
+  std::vector<double> a, b;
+  for (int i = 0; i < rounds; ++i) {
+    a.push_back(wall_of(eager));
+    b.push_back(wall_of(ours));
+  }
+  return {median(a), median(b)};
+}
+
+Tensor random_ids(int64_t batch, int64_t vocabulary) { return torch::randint(3, vocabulary, {batch, 128}); }
+
+// Everything that the first calls cost above eager: recording, passes, code, whatever is done twice.
 template <class Model>
-void bench_compile(const char* name, Model model, const Tensor& ids) {
+void bench_compile(const std::string& name, Model model, const Tensor& ids) {
+  constexpr int kFirst = 4;
   torch::NoGradGuard no_grad;
   model->eval();
   auto forward = [&](const Tensor& in) { return model->forward(in); };
-  double eager = 1e9, first = 0, second = 0;
-  for (int i = 0; i < 3; ++i) eager = std::min(eager, time_of([&] { forward(ids); }));
+  forward(ids);
+  std::vector<double> eager;
+  for (int i = 0; i < 5; ++i) eager.push_back(wall_of([&] { forward(ids); }));
   auto compiled = compile(forward);
-  first = time_of([&] { compiled(ids); });
-  second = time_of([&] { compiled(ids); });
-  std::string row = std::string("compile ") + name;
-  report(row.c_str(), first + second - 2 * eager, "s", eager, first);
-  std::vector<double> eager_runs, ours;
-  for (int i = 0; i < 5; ++i) {
-    eager_runs.push_back(time_of([&] { forward(ids); }));
-    ours.push_back(time_of([&] { compiled(ids); }));
+  double first = 0;
+  for (int i = 0; i < kFirst; ++i) first += wall_of([&] { compiled(ids); });
+  report(("compile " + name).c_str(), first - kFirst * median(eager), "s", median(eager), first);
+  auto [theirs, ours] = medians([&] { forward(ids); }, [&] { compiled(ids); }, 7);
+  report(("infer " + name).c_str(), ours / theirs, "x eager", theirs, ours);
+  if (std::getenv("TENON_BENCH_EXPLAIN")) std::fprintf(stderr, "%s\n", explain(compiled).text().c_str());
+}
+
+// Counts what libtorch has from its allocator, in the steps of 64 bytes that it gives.
+class CountingAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    bytes = (bytes + 63) / 64 * 64;
+    void* memory = std::aligned_alloc(64, bytes);
+    std::lock_guard lock(mutex_);
+    sizes_[memory] = bytes;
+    now_ += bytes;
+    peak_ = std::max(peak_, now_);
+    return {memory, memory, &free, c10::kCPU};
   }
-  std::nth_element(eager_runs.begin(), eager_runs.begin() + 2, eager_runs.end());
-  std::nth_element(ours.begin(), ours.begin() + 2, ours.end());
-  row = std::string("infer ") + name;
-  report(row.c_str(), ours[2] / eager_runs[2], "x eager", eager_runs[2], ours[2]);
+  c10::DeleterFnPtr raw_deleter() const override { return &free; }
+  void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
+
+  // The most that was held while `f` ran, above what was held before.
+  size_t peak_of(const std::function<void()>& f) {
+    size_t before = peak_ = now_;
+    f();
+    return peak_ - before;
+  }
+
+ private:
+  static void free(void* memory);
+
+  std::mutex mutex_;
+  std::unordered_map<void*, size_t> sizes_;
+  size_t now_ = 0, peak_ = 0;
+};
+CountingAllocator counting;
+
+void CountingAllocator::free(void* memory) {
+  {
+    std::lock_guard lock(counting.mutex_);
+    auto it = counting.sizes_.find(memory);
+    if (it == counting.sizes_.end()) return;
+    counting.now_ -= it->second;
+    counting.sizes_.erase(it);
+  }
+  std::free(memory);
+}
+
+// What a call needs at its peak: all that is allocated while it runs, results included, and the arena.
+template <class Model>
+void bench_memory(const std::string& name, Model model, const Tensor& input) {
+  torch::NoGradGuard no_grad;
+  model->eval();
+  auto forward = [&](const Tensor& in) { return model->forward(in); };
+  auto compiled = compile(forward);
+  for (int i = 0; i < 4; ++i) compiled(input);
+  size_t eager = counting.peak_of([&] { forward(input); }), ours = counting.peak_of([&] { compiled(input); }), arena = 0;
+  for (const auto& graph : explain(compiled).graphs) arena = std::max(arena, graph.arena_bytes);
+  std::printf("{\"name\": \"memory %s\", \"figure\": %.4f, \"unit\": \"x eager\", \"eager_us\": %zu, \"ours_us\": %zu}\n", name.c_str(),
+              static_cast<double>(ours + arena) / static_cast<double>(eager), eager, ours + arena);
+  std::fflush(stdout);
+  if (std::getenv("TENON_BENCH_EXPLAIN")) std::fprintf(stderr, "%zu of it the arena\n%s\n", arena, explain(compiled).text().c_str());
+}
+
+// One step of a user's loop: forward, backward, AdamW.
+struct Trainer {
+  Llama model;
+  std::vector<Tensor> trained;
+  std::unique_ptr<torch::optim::AdamW> optimizer;
+
+  Trainer(const LlamaSizes& sizes, torch::ScalarType dtype) : model(nullptr) {
+    torch::manual_seed(0);
+    model = Llama(sizes);
+    model->to(dtype);
+    for (Tensor& p : model->parameters())
+      if (p.requires_grad()) trained.push_back(p);
+    optimizer = std::make_unique<torch::optim::AdamW>(trained, torch::optim::AdamWOptions(1e-3));
+  }
+  Tensor step(const Tensor& ids) {
+    optimizer->zero_grad();
+    Tensor loss = model->loss(ids);
+    loss.backward();
+    optimizer->step();
+    return loss.detach();
+  }
+};
+
+void bench_training(const char* name, torch::ScalarType dtype) {
+  LlamaSizes sizes{.lora_rank = 8};
+  Tensor ids = random_ids(4, sizes.vocabulary);
+  Trainer theirs(sizes, dtype), ours(sizes, dtype);
+  auto compiled = compile([&](const Tensor& in) { return ours.step(in); });
+  for (int i = 0; i < 4; ++i) {
+    double a = theirs.step(ids).item<double>(), b = compiled(ids).item<double>();
+    std::fprintf(stderr, "loss %.6f (eager %.6f)\n", b, a);
+  }
+  auto [eager, mine] = medians([&] { theirs.step(ids); }, [&] { compiled(ids); }, 5);
+  report(name, mine / eager, "x eager", eager, mine);
   if (std::getenv("TENON_BENCH_EXPLAIN")) std::fprintf(stderr, "%s\n", explain(compiled).text().c_str());
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string only = argc > 1 ? argv[1] : "";
+  std::string part = argc > 1 ? argv[1] : "";
   torch::manual_seed(0);
-  auto ids = [](int64_t batch, int64_t vocabulary) { return torch::randint(3, vocabulary, {batch, 128}); };
-  for (int64_t layers : {12, 48}) {
-    std::string depth = " " + std::to_string(layers);
-    if (only.empty() || only == "llama") bench_compile(("llama" + depth).c_str(), Llama(LlamaSizes{.layers = layers}), ids(1, 32000));
-    if (only.empty() || only == "bert") bench_compile(("bert" + depth).c_str(), Bert(BertSizes{.layers = layers}), ids(1, 30522));
+  if (part.empty() || part == "compile")
+    for (int64_t layers : {12, 48}) {
+      bench_compile("llama " + std::to_string(layers), Llama(LlamaSizes{.layers = layers}), random_ids(1, 32000));
+      bench_compile("bert " + std::to_string(layers), Bert(BertSizes{.layers = layers}), random_ids(1, 30522));
+    }
+  if (part.empty() || part == "memory") {
+    c10::SetCPUAllocator(&counting, 100);
+    bench_memory("llama", Llama(LlamaSizes{.layers = 3}), random_ids(1, 32000));
+    bench_memory("bert", Bert(BertSizes{.layers = 3}), random_ids(1, 30522));
+    bench_memory("gpt2", Gpt2(Gpt2Sizes{.layers = 3}), random_ids(1, 50257));
+    bench_memory("vit", Vit(BertSizes{.layers = 3}), torch::randn({1, 3, 224, 224}));
+    bench_memory("resnet50", ResNet50(), torch::randn({1, 3, 224, 224}));
+  }
+  if (part.empty() || part == "train") {
+    bench_training("train llama lora f32", torch::kFloat);
+    bench_training("train llama lora bf16", torch::kBFloat16);
   }
 }

@@ -34,6 +34,7 @@ struct Explanation {
     size_t calls = 0;  // calls that it answered
     std::vector<Kernel> kernels = {};
     std::vector<Call> left = {};  // to ATen
+    size_t arena_bytes = 0;       // of memory for what lives inside a run only
   };
   struct Break {
     std::string op, what, where, instead;

@@ -168,10 +168,17 @@ c10::OperatorHandle find_op(const std::string& name) {
 at::Tensor empty_of(const ir::TensorType& type) {
   auto dtype = from_dtype(type.dtype);
   if (type.offset == 0) return at::detail::empty_strided_cpu(type.sizes, type.strides, dtype);
-  int64_t extent = type.offset + 1;
-  for (size_t i = 0; i < type.sizes.size(); ++i) extent += type.sizes[i] > 0 ? (type.sizes[i] - 1) * type.strides[i] : 0;
-  at::Tensor flat = at::detail::empty_cpu({extent}, dtype);
+  at::Tensor flat = at::detail::empty_cpu({ir::extent_of(type)}, dtype);
   return flat.as_strided(type.sizes, type.strides, type.offset);
+}
+
+at::Tensor tensor_at(void* memory, const ir::TensorType& type) {
+  auto dtype = c10::scalarTypeToTypeMeta(from_dtype(type.dtype));
+  size_t bytes = static_cast<size_t>(ir::extent_of(type)) * dtype.itemsize();
+  c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(memory, c10::kCPU));
+  auto out = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), dtype);
+  out.unsafeGetTensorImpl()->set_sizes_and_strides(type.sizes, type.strides, type.offset);
+  return out;
 }
 
 void copy_elements(at::Tensor from, at::Tensor to) {

@@ -31,6 +31,7 @@ c10::OperatorHandle find_op(const std::string& name);
 // A tensor over memory with exactly this type, contents undefined; and a copy that keeps sizes,
 // strides and storage offset.
 at::Tensor empty_of(const ir::TensorType& type);
+at::Tensor tensor_at(void* memory, const ir::TensorType& type);  // whose memory is somebody else's
 at::Tensor copy_keeping_layout(const at::Tensor& tensor);
 
 // Between tensors of one layout, each memory once.

@@ -44,7 +44,7 @@ OpFacts look_up(const c10::OperatorHandle& op) {
   facts.name = op_name(op);
   facts.row = ops::find(facts.name);
   facts.composite = is_composite(op);
-  facts.random = op.hasTag(at::Tag::nondeterministic_seeded);
+  facts.random = op.hasTag(at::Tag::nondeterministic_seeded) && !(facts.row && facts.row->draws_nothing);
   facts.dynamic_shape = op.hasTag(at::Tag::dynamic_output_shape);
   facts.no_result = schema.returns().empty();
   bool ours = facts.name.rfind("aten::", 0) == 0 || facts.name.rfind("tenon::", 0) == 0 || facts.name.rfind("prim", 0) == 0;
@@ -253,6 +253,7 @@ bool Recorder::meet_break(const c10::OperatorHandle& op, const OpFacts& facts, c
 // In a replay, where other ops wait.
 bool Recorder::must_run_at_once(const TapeOp& entry, const OpFacts& facts, bool is_break, size_t obstacles_before) const {
   if (is_break || facts.random || facts.no_result || facts.foreign || entry.births) return true;
+  if (facts.row && facts.row->reads_grad_mode) return true;
   if (entry.op.hasTag(at::Tag::inplace_view) || facts.name == "aten::_lazy_clone") return true;
   if (tape_.obstacles.size() != obstacles_before) return true;  // tensors that are not plain ones
   if (entry.absolute_offset)

@@ -11,6 +11,8 @@
 #include "driver/native.h"
 #include "driver/stats.h"
 #include "ir/graph/print.h"
+#include "ops/table.h"
+#include "planner/arena.h"
 #include "planner/reuse.h"
 #include "runtime/widen.h"
 
@@ -69,6 +71,18 @@ std::vector<at::Tensor> run_op_by_op(const runtime::Interpreter& interpreter, st
   return interpreter.run(std::move(inputs), runtime::RunMode::kernels, scalars);
 }
 
+// Kernels, and ops with an `out=` form.
+bool takes_memory(const ir::Node& node) {
+  if (node.op == "tenon::fused") return true;
+  const ops::Facts* facts = ops::find(node.op);
+  return facts && facts->has_out;
+}
+
+std::vector<std::pair<ir::ValueId, ir::ValueId>> shared_by(const Native& native, const ir::Node& node) {
+  if (node.op != "tenon::fused") return {};
+  return native.may_share[static_cast<size_t>(std::get<int64_t>(std::get<ir::Attribute>(node.args[0])))];
+}
+
 }  // namespace
 
 std::vector<at::Tensor> Executable::run(std::vector<at::Tensor> inputs, runtime::RunMode mode, c10::ArrayRef<double> scalars) const {
@@ -124,8 +138,11 @@ std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph,
   if (native) {
     fused = make_native(graph, options.verify, quarantine);
     ir::Reuse fused_reuse = planner::plan_reuse(fused.graph);
+    ir::Arena arena;
+    if (!passes::is_skipped("arena"))
+      arena = planner::plan_arena(fused.graph, fused_reuse, {takes_memory, [&](const ir::Node& node) { return shared_by(fused, node); }});
     kernels = std::make_shared<const runtime::Interpreter>(std::move(fused.graph), std::move(fused_reuse), resources, off,
-                                                           std::move(fused.kernels));
+                                                           std::move(fused.kernels), std::move(arena));
   }
   auto op_by_op = std::make_shared<const runtime::Interpreter>(std::move(graph), std::move(reuse), resources, off);
   Runner own;

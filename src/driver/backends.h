@@ -37,6 +37,7 @@ class Executable {
   // What `native` made of it.
   const std::vector<Explanation::Kernel>& kernels() const { return notes_; }
   const std::vector<Explanation::Call>& left() const { return left_; }
+  size_t arena_bytes() const { return kernels_ ? static_cast<size_t>(kernels_->arena_bytes()) : 0; }
   // Why it does not serve any more, or nothing.
   std::string quarantine() const { return quarantine_->report(); }
 

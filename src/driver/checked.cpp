@@ -240,7 +240,8 @@ void CheckedCalls::explain(Explanation& out) {
       out.graphs.push_back({ir::print(plan->executable->graph()),
                             "ops " + std::to_string(begin) + " to " + std::to_string(end) + " of stream " + std::to_string(stream) +
                                 (grad_mode ? "" : ", grad mode off"),
-                            plan->executable->graph().nodes.size(), plan->ran, plan->executable->kernels(), plan->executable->left()});
+                            plan->executable->graph().nodes.size(), plan->ran, plan->executable->kernels(), plan->executable->left(),
+                            plan->executable->arena_bytes()});
     }
   for (size_t i = 0; i < phases_.seconds.size(); ++i) out.phases.emplace_back(phase_name(static_cast<Phase>(i)), phases_.seconds[i]);
 }

@@ -56,6 +56,7 @@ void add_parts(Recording& recording, const std::string& name, std::vector<Explan
 void add_kernels(const Executable& executable, Explanation::Graph& out) {
   out.kernels.insert(out.kernels.end(), executable.kernels().begin(), executable.kernels().end());
   out.left.insert(out.left.end(), executable.left().begin(), executable.left().end());
+  out.arena_bytes = std::max(out.arena_bytes, executable.arena_bytes());
 }
 
 void add_graphs(const Variant& variant, std::vector<Explanation::Graph>& out) {
@@ -86,7 +87,7 @@ void print_kernels(const Explanation::Graph& graph, std::ostream& out) {
     apart += kernel.bytes_apart;
   }
   out << "    " << graph.kernels.size() << " kernels for " << ops << " ops, " << megabytes(bytes) << " of memory instead of "
-      << megabytes(apart) << "\n";
+      << megabytes(apart) << ", arena " << megabytes(graph.arena_bytes) << "\n";
   for (size_t k = 0; k < graph.kernels.size() && k < kShown; ++k) {
     const Explanation::Kernel& kernel = graph.kernels[k];
     out << "      " << kernel.name << " [";
@@ -184,7 +185,8 @@ std::string Explanation::json() const {
   j["program_ops"] = program_ops;
   j["graphs"] = nlohmann::ordered_json::array();
   for (const Graph& g : graphs) {
-    nlohmann::ordered_json graph = {{"served_as", g.served_as}, {"ops", g.ops}, {"calls", g.calls}, {"text", g.text}};
+    nlohmann::ordered_json graph = {
+        {"served_as", g.served_as}, {"ops", g.ops}, {"calls", g.calls}, {"arena_bytes", g.arena_bytes}, {"text", g.text}};
     for (const Kernel& k : g.kernels)
       graph["kernels"].push_back(
           {{"name", k.name}, {"ops", k.ops}, {"sizes", k.sizes}, {"bytes", k.bytes}, {"bytes_apart", k.bytes_apart}, {"text", k.text}});

@@ -25,8 +25,7 @@ class KernelCheck {
 
  private:
   using Tensors = std::vector<at::Tensor>;
-  std::vector<Sample> samples(const Tensors& inputs, const Tensors& outputs, c10::ArrayRef<double> scalars, bool noise,
-                              uint64_t seed) const;
+  std::vector<Sample> samples(const Tensors& inputs, const Tensors& outputs, c10::ArrayRef<double> scalars, bool noise, size_t run) const;
   Tensors run_kernel(const Tensors& inputs, c10::ArrayRef<double> scalars) const;
 
   double fraction_;

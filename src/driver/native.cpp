@@ -21,6 +21,7 @@
 #include "ops/rows.h"
 #include "ops/table.h"
 #include "passes/fusion/find_groups.h"
+#include "passes/runner.h"
 #ifdef TENON_NATIVE
 #include "codegen/codegen.h"
 #endif
@@ -30,10 +31,26 @@ namespace tenon::driver {
 #ifdef TENON_NATIVE
 namespace {
 
-// Elements that are worth a thread; eager's own number.
-constexpr int64_t kGrain = 32768;
+// Elements that are worth a thread: eager's own number, or that of TENON_GRAIN.
+int64_t grain() {
+  static const char* wanted = std::getenv("TENON_GRAIN");
+  return wanted ? std::max(1LL, std::atoll(wanted)) : 32768;
+}
 
 using CodePointer = std::shared_ptr<const codegen::Code>;
+
+// TENON_TIER=portable or avx2 asks for less than the CPU has.
+codegen::Tier chosen_tier() {
+  static const codegen::Tier tier = [] {
+    const char* wanted = std::getenv("TENON_TIER");
+    if (!wanted) return codegen::best_tier();
+    for (codegen::Tier tier : codegen::kTiers)
+      if (tier <= codegen::best_tier() && wanted == std::string(codegen::tier_name(tier))) return tier;
+    throw UserError(ErrorCode::backend,
+                    "TENON_TIER=" + std::string(wanted) + ": this CPU has portable and up to " + codegen::tier_name(codegen::best_tier()));
+  }();
+  return tier;
+}
 
 // Code by the text of its kernel, for as long as somebody uses it.
 class Codes {
@@ -45,7 +62,7 @@ class Codes {
         if (CodePointer code = known->second.lock()) return code;
     }
     ir::loop::verify(kernel);
-    CodePointer code = codegen::compile(kernel, codegen::best_tier());
+    CodePointer code = codegen::compile(kernel, chosen_tier());
     std::lock_guard lock(mutex_);
     std::erase_if(codes_, [](const auto& entry) { return entry.second.expired(); });
     codes_[key] = code;
@@ -149,10 +166,28 @@ std::vector<Explanation::Call> left_to_aten(const ir::Graph& fused) {
   return out;
 }
 
+// A result that a graph's input is to hold in the end may be written there at once; whether it is, the
+// planner decides.
+void mark_writes(Native& native) {
+  for (ir::Node& node : native.graph.nodes) {
+    if (node.op != "tenon::fused") continue;
+    for (auto [after, before] : native.may_share[static_cast<size_t>(std::get<int64_t>(std::get<ir::Attribute>(node.args[0])))]) {
+      const auto& backs = native.graph.write_backs;
+      bool is_wanted =
+          std::any_of(backs.begin(), backs.end(), [&](const ir::WriteBack& w) { return w.input == before && w.value == after; });
+      bool is_free = std::none_of(node.writes.begin(), node.writes.end(),
+                                  [&](const ir::Node::Write& w) { return w.before == before || w.after == after; });
+      if (!is_wanted || !is_free || native.graph.values[before].type != native.graph.values[after].type) continue;
+      auto at = std::find(node.args.begin(), node.args.end(), ir::Argument(before));
+      node.writes.push_back({static_cast<int32_t>(at - node.args.begin()), 0, before, after});
+    }
+  }
+}
+
 runtime::KernelStep make_step(const loops::Lowered& lowered, const CodePointer& code) {
   runtime::KernelStep step{code->run, code, {}, lowered.sizes, lowered.iterations};
   for (const loops::Number& number : lowered.numbers) step.numbers.emplace_back(number.scalar, number.known);
-  step.grain = std::max<int64_t>(1, kGrain * lowered.iterations / std::max<int64_t>(1, lowered.elements));
+  step.grain = std::max<int64_t>(1, grain() * lowered.iterations / std::max<int64_t>(1, lowered.elements));
   return step;
 }
 
@@ -160,7 +195,7 @@ runtime::KernelStep make_step(const loops::Lowered& lowered, const CodePointer& 
 
 Native make_native(const ir::Graph& graph, double verify, std::shared_ptr<Quarantine> quarantine) {
   static const bool check_all = std::getenv("TENON_CHECK_KERNELS") != nullptr;
-  std::vector<ir::Group> groups = passes::find_groups(graph);
+  std::vector<ir::Group> groups = passes::find_groups(graph, passes::is_skipped("fuse"));
   std::vector<loops::Lowered> lowered;
   for (size_t g = 0; g < groups.size(); ++g) lowered.push_back(loops::lower(graph, groups[g], graph.name + "_" + std::to_string(g)));
   std::vector<CodePointer> codes = compile_all(lowered);
@@ -173,14 +208,18 @@ Native make_native(const ir::Graph& graph, double verify, std::shared_ptr<Quaran
     }
     native.kernels.push_back(std::move(step));
     native.notes.push_back(describe(graph, groups[g], lowered[g]));
+    auto& pairs = native.may_share.emplace_back();
+    for (auto [output, input] : lowered[g].may_share)
+      pairs.emplace_back(lowered[g].buffers[static_cast<size_t>(output)], lowered[g].buffers[static_cast<size_t>(input)]);
   }
   native.graph = passes::fuse(graph, groups);
+  mark_writes(native);
   native.left = left_to_aten(native.graph);
   return native;
 }
 
-std::string llvm_text(const std::string& kernel) { return codegen::llvm_text(ir::loop::parse_kernel(kernel), codegen::best_tier()); }
-std::string assembly(const std::string& kernel) { return codegen::assembly(ir::loop::parse_kernel(kernel), codegen::best_tier()); }
+std::string llvm_text(const std::string& kernel) { return codegen::llvm_text(ir::loop::parse_kernel(kernel), chosen_tier()); }
+std::string assembly(const std::string& kernel) { return codegen::assembly(ir::loop::parse_kernel(kernel), chosen_tier()); }
 bool has_native() { return true; }
 #else
 Native make_native(const ir::Graph&, double, std::shared_ptr<Quarantine>) { throw InternalError("this build generates no code"); }

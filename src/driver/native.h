@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "driver/quarantine.h"
@@ -17,6 +18,8 @@ struct Native {
   ir::Graph graph;  // with `tenon::fused` nodes
   std::vector<runtime::KernelStep> kernels;
   std::vector<Explanation::Kernel> notes;  // one a kernel
+  // One a kernel: a result and an operand that may be one memory.
+  std::vector<std::vector<std::pair<ir::ValueId, ir::ValueId>>> may_share;
   std::vector<Explanation::Call> left;
 };
 

@@ -72,6 +72,7 @@ class Errors {
         double error = noisy->data[i] - truth;
         worst_eager_ = std::max(worst_eager_, std::fabs(error));
         squares_noisy_ += error * error;
+        ++count_noisy_;
       }
       double units = std::fabs(a - truth) / spacing(truth, unit_);
       if (units > kUnits && std::fabs(a - truth) > worst_) {
@@ -85,7 +86,8 @@ class Errors {
   std::string verdict() const {
     if (worst_ > kWorst * worst_eager_) return worst_text_;
     if (count_ == 0) return "";
-    double rms = std::sqrt(squares_got_ / count_), rms_eager = std::sqrt(std::max(squares_eager_, squares_noisy_) / count_);
+    double rms = std::sqrt(squares_got_ / count_), rms_eager = std::sqrt(squares_eager_ / count_);
+    if (count_noisy_ > 0) rms_eager = std::max(rms_eager, std::sqrt(squares_noisy_ / count_noisy_));
     if (rms <= kRms * rms_eager + spacing(scale_, unit_)) return "";
     std::ostringstream out;
     out << "the error is " << rms << ", eager's is " << rms_eager << " (" << count_ << " elements up to " << scale_ << ")";
@@ -95,7 +97,7 @@ class Errors {
  private:
   double unit_;
   bool is_small_, any_zero_;
-  double count_ = 0, scale_ = 0, squares_got_ = 0, squares_eager_ = 0, squares_noisy_ = 0;
+  double count_ = 0, count_noisy_ = 0, scale_ = 0, squares_got_ = 0, squares_eager_ = 0, squares_noisy_ = 0;
   double worst_eager_ = 0, worst_ = 0;  // of ours: among those that are off by more than a few units
   std::string worst_text_;
 };

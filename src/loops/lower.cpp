@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -12,6 +13,8 @@ namespace {
 
 using ir::DType;
 namespace loop = ir::loop;
+
+constexpr int kAnywhere = std::numeric_limits<int>::max();
 
 // Writes a kernel's statements. Terms that vary along the reduced dimensions are computed in loops
 // over these, one loop a phase: phase n can use what n reductions of one another have given.
@@ -34,6 +37,7 @@ class Writer {
       if (fact.needed) last = std::max(last, fact.phase);
     for (int phase = 0; phase <= last; ++phase) write_phase(phase);
     out_.kernel.outer.body = std::move(outer_.statements);
+    find_shared(inputs);
   }
 
  private:
@@ -59,6 +63,8 @@ class Writer {
   void add_sizes() {
     int32_t variable = 0;
     indices_.resize(out_.buffers.size());
+    strides_.resize(out_.buffers.size());
+    last_read_.assign(out_.buffers.size(), -1);
     is_inner_.resize(out_.buffers.size());
     for (const auto* dims : {&space_.kept, &space_.reduced})
       for (const Space::Dim& dim : *dims) {
@@ -75,6 +81,7 @@ class Writer {
         bool fastest = &dim == &dims->back() && space_.rows == (dims == &space_.reduced);
         for (size_t b = 0; b < out_.buffers.size(); ++b) {
           int64_t stride = dim.strides[b];
+          strides_[b].push_back(stride);
           if (stride == 0) continue;
           loop::Size size = fastest && stride == 1 ? loop::Size::constant(1) : param(stride);
           indices_[b].push_back({loop::Term::Kind::loop, variable, size});
@@ -165,8 +172,25 @@ class Writer {
       std::vector<loop::Reg> results = nest(std::move(inner.statements), std::move(reductions));
       for (size_t r = 0; r < reduced.size(); ++r) outer_.regs[reduced[r]] = results[r];
     }
+    stores.clear();
     for (const Store& store : stores_)
-      if (facts_[store.term].phase == phase && !is_inner_[store.buffer]) write_store(store, outer_);
+      if (facts_[store.term].phase == phase && !is_inner_[store.buffer]) stores.push_back(store);
+    for (const Store& store : stores) emit(store.term, outer_);
+    for (const Store& store : stores) write_store(store, outer_);
+  }
+
+  // Elements of one index are read and written by one iteration; what is left is the order within it.
+  void find_shared(size_t inputs) {
+    for (const Store& store : stores_) {
+      bool is_scratch = std::any_of(kept_.begin(), kept_.end(), [&](const auto& kept) { return kept.second == store.buffer; });
+      bool is_whole = indices_[store.buffer].size() == space_.kept.size() + (is_inner_[store.buffer] ? space_.reduced.size() : 0);
+      if (is_scratch || !is_whole) continue;
+      for (size_t b = 0; b < inputs; ++b) {
+        auto input = static_cast<int32_t>(b);
+        bool same_place = strides_[b] == strides_[store.buffer] && out_.kernel.buffers[b].type == out_.kernel.buffers[store.buffer].type;
+        if (same_place && last_read_[b] <= facts_[store.term].phase) out_.may_share.emplace_back(store.buffer, input);
+      }
+    }
   }
 
   // Every loop has a variable of its own: those of this phase follow those of the one before.
@@ -206,6 +230,7 @@ class Writer {
   // A part of a cat is read where it lies, counted from its own first element.
   loop::Load load_of(const Term& t, loop::Reg reg, const std::vector<loop::Reg>& mask) {
     loop::Load load{reg, t.which, index(t.which)};
+    last_read_[t.which] = std::max(last_read_[t.which], mask.empty() ? phase_ : kAnywhere);
     if (mask.empty()) return load;
     const Part& part = terms_.parts()[static_cast<size_t>(t.part)];
     int64_t stride = variable_of_.at(part.dim).second->strides[static_cast<size_t>(t.which)];
@@ -259,7 +284,9 @@ class Writer {
   Lowered& out_;
   std::vector<Fact> facts_;
   std::vector<loop::Index> indices_;  // per buffer
-  std::vector<bool> is_inner_;        // per buffer: differs along the reduced dimensions
+  std::vector<std::vector<int64_t>> strides_;
+  std::vector<int> last_read_;  // per buffer: in which phase
+  std::vector<bool> is_inner_;  // per buffer: differs along the reduced dimensions
   std::vector<loop::Loop::Variable> inner_variables_;
   std::map<size_t, std::pair<int32_t, const Space::Dim*>> variable_of_;  // dimensions that stay apart
   int64_t inner_count_ = 1;

@@ -114,6 +114,16 @@ DType promoted(const ir::Graph& graph, const ir::Node& node, const std::set<int>
   return out;
 }
 
+// A number made integers floating: into which type, the program's default dtype says.
+bool is_by_number(const ir::Graph& graph, const ir::Node& node, const std::set<int>& arguments, DType type) {
+  if (!ir::is_floating(type)) return false;
+  return std::none_of(arguments.begin(), arguments.end(), [&](int i) {
+    const auto* id = std::get_if<ValueId>(&node.args[i]);
+    const ir::NumberTensor* number = number_tensor(node.args[i]);
+    return (id && ir::is_floating(graph.values[*id].type.dtype)) || (number && number->plain && ir::is_floating(number->dtype));
+  });
+}
+
 // Converting a float to an integer has no meaning for what does not fit, and eager's answer
 // differs from place to place.
 bool converts(DType from, DType to) { return !(ir::is_floating(from) && ir::is_integer(to)); }
@@ -155,9 +165,10 @@ std::vector<bool> reduced_dims(const ir::Graph& graph, const ir::Node& node, con
       if (const auto* one = std::get_if<int64_t>(attribute)) listed = {*one};
     }
   }
-  if (row.reduced.kind == Reduced::Kind::last) {
-    size_t count = listed.size();
-    for (size_t i = 0; i < count; ++i) listed[i] = static_cast<int64_t>(rank - count + i);
+  if (row.reduced.kind == Reduced::Kind::last || row.reduced.kind == Reduced::Kind::before_last) {
+    std::vector<bool> out(rank, row.reduced.kind == Reduced::Kind::before_last);
+    std::fill(out.end() - static_cast<ptrdiff_t>(std::min(rank, listed.size())), out.end(), row.reduced.kind == Reduced::Kind::last);
+    return out;
   }
   std::vector<bool> out(rank, listed.empty());
   for (int64_t dim : listed) {
@@ -210,13 +221,14 @@ bool fits_results(const ir::Graph& graph, const ir::Node& node, const Row& row) 
     else dropped.push_back(sizes[d]);
   }
   if (reduces && (length == 1 || length > kLongestRow)) return false;
+  ValueId first = *std::find_if(results.begin(), results.end(), [](ValueId id) { return id != ir::kNoValue; });
   for (ValueId id : results) {
     if (id == ir::kNoValue) continue;
     const ir::Value& value = graph.values[id];
     if (value.alias_of != ir::kNoValue || !has_registers(value.type.dtype)) return false;
     if (node.ordered && !ir::is_floating(value.type.dtype)) return false;  // what has a row and throws, throws on integers
     if (value.type.sizes != sizes && value.type.sizes != kept && value.type.sizes != dropped) return false;
-    if (register_type(value.type.dtype) != register_type(graph.values[results[0]].type.dtype)) return false;
+    if (register_type(value.type.dtype) != register_type(graph.values[first].type.dtype)) return false;
     if (row.typing != Typing::value && value.type.dtype != DType::boolean) return false;
   }
   return true;
@@ -238,6 +250,7 @@ const Row* lowerable(const ir::Graph& graph, const ir::Node& node) {
     }
   }
   DType type = compute_type(graph, node, *row);
+  if (row->typing == Typing::operands && is_by_number(graph, node, arguments, type)) return nullptr;
   for (const Expression& result : row->results)
     if (!fits(result, type, row->typing != Typing::value)) return nullptr;
   for (int i : arguments) {

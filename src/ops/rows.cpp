@@ -149,12 +149,14 @@ class Parser {
 
 using Table = std::multimap<std::string, Row>;
 
-// "all", "$1", "last $1"
+// "all", "$1", "last $1", "before last $1"
 Reduced parse_reduced(const std::string& text) {
   if (text.empty()) return {};
   if (text == "all") return {Reduced::Kind::all};
-  bool last = text.starts_with("last ");
-  return {last ? Reduced::Kind::last : Reduced::Kind::listed, std::atoi(text.c_str() + (last ? 6 : 1))};
+  Reduced::Kind kind = text.starts_with("last ")          ? Reduced::Kind::last
+                       : text.starts_with("before last ") ? Reduced::Kind::before_last
+                                                          : Reduced::Kind::listed;
+  return {kind, std::atoi(text.c_str() + text.find('$') + 1)};
 }
 
 void add_row(Table& table, const std::string& op, Typing typing, const std::string& reduced, const std::string& condition,

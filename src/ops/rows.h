@@ -28,7 +28,8 @@ enum class Typing : uint8_t { value, operands, logic };
 
 // Which dimensions of the first argument an op reduces.
 struct Reduced {
-  enum class Kind : uint8_t { none, all, listed, last };  // listed: by an argument; last: as many as the argument has items
+  // listed: by an argument; last: as many as the argument has items; before_last: all others
+  enum class Kind : uint8_t { none, all, listed, last, before_last };
   Kind kind = Kind::none;
   int argument = 0;
 };
@@ -45,7 +46,7 @@ struct Row {
 };
 
 // The row of an op ("aten::add.Tensor") for arguments of which `attribute(i)` gives the text of
-// number i if it is no tensor ("none", "tanh", "2"), or nullptr.
+// number i if it is no tensor ("none", "tanh", "2"), else nothing.
 const Row* find_row(const std::string& op, const std::function<std::string(int)>& attribute);
 
 bool has_row(const std::string& op);  // for some arguments

@@ -7,6 +7,9 @@ std::unordered_map<std::string, Facts> build() {
   std::unordered_map<std::string, Facts> table;
 #define TENON_BREAK(op, what, instead) table[op].breaks = Break{what, instead};
 #define TENON_MAY_THROW(op) table[op].may_throw = true;
+#define TENON_DRAWS_NOTHING(op) table[op].draws_nothing = true;
+#define TENON_OUT(op) table[op].has_out = true;
+#define TENON_READS_GRAD_MODE(op) table[op].reads_grad_mode = true;
 #define TENON_BIRTH(op) table[op].birth = true;
 #define TENON_HIDDEN_WRITE(op, operand, flag) table[op].hidden_writes.push_back({operand, flag});
 #define TENON_OVERWRITE(op, operand) table[op].overwrites = operand;
@@ -19,6 +22,9 @@ std::unordered_map<std::string, Facts> build() {
 #include "ops/ops.def"
 #undef TENON_BREAK
 #undef TENON_MAY_THROW
+#undef TENON_DRAWS_NOTHING
+#undef TENON_OUT
+#undef TENON_READS_GRAD_MODE
 #undef TENON_BIRTH
 #undef TENON_HIDDEN_WRITE
 #undef TENON_OVERWRITE

@@ -38,10 +38,13 @@ struct Fill {
 struct Facts {
   std::optional<Break> breaks;
   bool birth = false;
-  bool may_throw = false;  // on the contents of its operands
-  int overwrites = -1;     // the operand that it fills without reading it
+  bool may_throw = false;        // on the contents of its operands
+  bool reads_grad_mode = false;  // what it returns depends on it
+  bool draws_nothing = false;    // whatever its tags say of random numbers
+  int overwrites = -1;           // the operand that it fills without reading it
   std::vector<HiddenWrite> hidden_writes;
   bool any_zero = false;  // the sign of a zero in its result depends on the loop that computes it
+  bool has_out = false;   // a twin named `.out` computes the same into memory that it is given
   View view = View::none;
   std::optional<Fill> fill;
   std::string functional;         // the op that does to a new tensor what this one does to its first operand

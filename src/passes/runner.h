@@ -4,7 +4,8 @@
 // inputs, the number, types and bits of the outputs and write-backs, and which outputs share memory
 // with what. It returns how many places it changed; none means that it left the graph alone.
 //
-// TENON_SKIP_PASS=name,name leaves passes out. TENON_DEBUG=3 prints the graph after each pass that
+// TENON_SKIP_PASS=name,name leaves passes out; also `fuse` (every kernel is one op) and `arena` (every
+// value has memory of its own). TENON_DEBUG=3 prints the graph after each pass that
 // changed it. A graph that a pass changed is verified.
 #pragma once
 
@@ -23,6 +24,9 @@ struct PassRun {
 
 // What happened, one entry a pass that was not skipped.
 std::vector<PassRun> run_all(ir::Graph& graph);
+
+// Whether TENON_SKIP_PASS names it.
+bool is_skipped(const std::string& name);
 
 // One pass by its name, switched off or not. Throws UserError(pass) for a name that is not in passes.def.
 PassRun run_pass(const std::string& name, ir::Graph& graph);

@@ -95,6 +95,11 @@ class Planner {
   bool may_write(const ir::Node::Write& write, size_t now) const {
     int buffer = buffer_[write.before];
     if (!writable_[buffer]) return false;
+    // A kernel reads an element of what it overwrites before it writes it, but knows of no other operand there.
+    bool is_alone = true;
+    if (graph_.nodes[now].op == "tenon::fused")
+      ir::for_each_operand(graph_.nodes[now], [&](ValueId id) { is_alone &= id == write.before || buffer_[id] != buffer; });
+    if (!is_alone) return false;
     for (ValueId other : on_buffer_[buffer]) {
       if (last_use_[other] <= now) continue;
       if (!ir::may_overlap(type(other), type(write.before))) continue;

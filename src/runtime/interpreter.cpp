@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "runtime/lease.h"
 
 namespace tenon::runtime {
 
@@ -15,15 +16,24 @@ using ir::kNoValue;
 using ir::ValueId;
 
 Interpreter::Interpreter(ir::Graph graph, ir::Reuse reuse, std::vector<c10::IValue> resources, c10::DispatchKeySet keys_off,
-                         std::vector<KernelStep> kernels)
-    : graph_(std::move(graph)), resources_(std::move(resources)), keys_off_(keys_off), kernels_(std::move(kernels)) {
+                         std::vector<KernelStep> kernels, ir::Arena arena)
+    : graph_(std::move(graph)),
+      resources_(std::move(resources)),
+      keys_off_(keys_off),
+      kernels_(std::move(kernels)),
+      arena_(std::move(arena)) {
+  if (arena_.places.empty()) arena_.places.assign(graph_.values.size(), {ir::Arena::kOwn, 0});
   build(std::move(reuse));
 }
 
 Interpreter::Step Interpreter::call_step(const ir::Node& node) const {
-  Step step{bridge::find_op(node.op)};
+  ValueId first = node.results.empty() || node.results[0].is_list ? kNoValue : node.results[0].ids[0];
+  bool is_host = std::count(arena_.hosts.begin(), arena_.hosts.end(), first) > 0;
+  bool has_place = first != kNoValue && (is_host || arena_.places[first].host != ir::Arena::kOwn);
+  Step step{bridge::find_op(has_place ? node.op + ".out" : node.op)};
+  if (has_place) step.out = first;
   const auto& parameters = step.op->schema().arguments();
-  if (parameters.size() != node.args.size())
+  if (parameters.size() != node.args.size() + has_place)
     throw UserError(ErrorCode::verify, node.op + " takes " + std::to_string(parameters.size()) + " arguments, the graph gives " +
                                            std::to_string(node.args.size()));
   for (size_t k = 0; k < node.args.size(); ++k) {
@@ -162,6 +172,7 @@ void Interpreter::run_step(const Step& step, Environment& env, torch::jit::Stack
     }
     written.push_back(std::move(target));
   }
+  if (step.out != kNoValue) stack.emplace_back(make_room(step.out, env));
   if (mode == RunMode::kernels && step.straight) step.op->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
   else step.op->callBoxed(&stack);
 
@@ -186,20 +197,37 @@ void Interpreter::run_step(const Step& step, Environment& env, torch::jit::Stack
   for (ValueId id : step.drops) env[id].reset();
 }
 
+at::Tensor Interpreter::make_room(ValueId id, const Environment& env) const {
+  const ir::TensorType& type = graph_.values[id].type;
+  ir::Arena::Place place = arena_.places[id];
+  if (place.host == ir::Arena::kBlock) return bridge::tensor_at(env.block + place.begin, type);
+  if (place.host >= 0)
+    return bridge::tensor_at(static_cast<char*>(env.hosts[static_cast<size_t>(place.host)].mutable_data_ptr()) + place.begin, type);
+  auto host = std::find(arena_.hosts.begin(), arena_.hosts.end(), id);
+  return host == arena_.hosts.end() ? bridge::empty_of(type) : env.hosts[static_cast<size_t>(host - arena_.hosts.begin())];
+}
+
 void Interpreter::run_kernel(const Step& step, Environment& env) const {
   c10::SmallVector<at::Tensor, 4> outputs;
   c10::SmallVector<void*, 8> memory;
-  for (const Argument& argument : step.args) memory.push_back(const_cast<void*>(env[argument.operands[0].id].const_data_ptr()));
+  std::vector<at::Tensor> inputs;  // as they were, for the check
   for (const ir::Result& result : step.results) {
-    outputs.push_back(bridge::empty_of(graph_.values[result.ids[0]].type));
-    memory.push_back(outputs.back().mutable_data_ptr());
+    outputs.push_back({});
+    for (size_t w = 0; w < step.writes.size(); ++w)
+      if (step.writes[w].after == result.ids[0] && step.in_place[w]) outputs.back() = env[step.writes[w].before];
+    if (!outputs.back().defined()) outputs.back() = make_room(result.ids[0], env);
   }
+  for (const Argument& argument : step.args) {
+    const at::Tensor& input = env[argument.operands[0].id];
+    memory.push_back(const_cast<void*>(input.const_data_ptr()));
+    if (!step.kernel->check) continue;
+    bool is_overwritten =
+        std::any_of(outputs.begin(), outputs.end(), [&](const at::Tensor& t) { return t.const_data_ptr() == memory.back(); });
+    inputs.push_back(is_overwritten ? bridge::copy_keeping_layout(input) : input);
+  }
+  for (const at::Tensor& output : outputs) memory.push_back(output.mutable_data_ptr());
   runtime::run(*step.kernel, memory, env.scalars);
-  if (step.kernel->check) {
-    std::vector<at::Tensor> inputs;
-    for (const Argument& argument : step.args) inputs.push_back(env[argument.operands[0].id]);
-    step.kernel->check(inputs, outputs, env.scalars);
-  }
+  if (step.kernel->check) step.kernel->check(inputs, outputs, env.scalars);
   for (size_t i = 0; i < outputs.size(); ++i) env[step.results[i].ids[0]] = std::move(outputs[i]);
   for (const Argument& argument : step.args)
     if (argument.operands[0].last) env[argument.operands[0].id].reset();
@@ -238,6 +266,9 @@ std::vector<at::Tensor> Interpreter::run(std::vector<at::Tensor> inputs, RunMode
     throw InternalError("graph @" + graph_.name + " takes " + std::to_string(graph_.inputs.size()) + " inputs, got " +
                         std::to_string(inputs.size()));
   Environment env{std::vector<at::Tensor>(graph_.values.size()), scalars.empty() ? c10::ArrayRef<double>(graph_.scalars) : scalars};
+  Lease lease(static_cast<size_t>(arena_.bytes));
+  env.block = lease.begin();
+  for (ValueId id : arena_.hosts) env.hosts.push_back(bridge::empty_of(graph_.values[id].type));
   for (size_t i = 0; i < inputs.size(); ++i) env[graph_.inputs[i].value] = std::move(inputs[i]);
   torch::jit::Stack stack;
   {

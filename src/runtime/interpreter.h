@@ -23,15 +23,17 @@ enum class RunMode : uint8_t {
 class Interpreter {
  public:
   // `resources` are what the graph's resource(n) stand for; `keys_off` the dispatch keys to leave
-  // out in `kernels` mode; `kernels` what its `tenon::fused` nodes run, by number.
+  // out in `kernels` mode; `kernels` what its `tenon::fused` nodes run, by number; `arena` where values
+  // lie, empty for memory of their own. With kernels or an arena it runs in `kernels` mode only.
   Interpreter(ir::Graph graph, ir::Reuse reuse, std::vector<c10::IValue> resources, c10::DispatchKeySet keys_off,
-              std::vector<KernelStep> kernels = {});
+              std::vector<KernelStep> kernels = {}, ir::Arena arena = {});
 
   // One tensor per input; returns one per output. Inputs named by write lines are overwritten.
   // `scalars`: one per scalar of the graph, or none for the recorded ones.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, RunMode mode, c10::ArrayRef<double> scalars = {}) const;
 
   const ir::Graph& graph() const { return graph_; }
+  int64_t arena_bytes() const { return arena_.bytes; }
 
  private:
   struct Operand {
@@ -53,7 +55,8 @@ class Interpreter {
     std::vector<ir::Node::Write> writes;
     std::vector<bool> in_place;
     std::vector<ir::ValueId> drops;
-    bool straight = false;  // may be called at the CPU key
+    ir::ValueId out = ir::kNoValue;  // the op is told where to put this result, its only one
+    bool straight = false;           // may be called at the CPU key
     bool no_op = false;
     bool scatter = false;  // as_strided_scatter, which ATen refuses on some inputs that require grad
     bool no_grad = false;
@@ -61,6 +64,8 @@ class Interpreter {
   struct Environment {
     std::vector<at::Tensor> tensors;
     c10::ArrayRef<double> scalars;
+    char* block = nullptr;          // of the arena
+    std::vector<at::Tensor> hosts;  // of the arena
     at::Tensor& operator[](size_t id) { return tensors[id]; }
     const at::Tensor& operator[](size_t id) const { return tensors[id]; }
   };
@@ -72,6 +77,7 @@ class Interpreter {
   void put_copy(const Step& step, ir::ValueId id, const at::Tensor& copy, torch::jit::Stack& stack) const;
   void run_step(const Step& step, Environment& env, torch::jit::Stack& stack, RunMode mode) const;
   void run_kernel(const Step& step, Environment& env) const;
+  at::Tensor make_room(ir::ValueId id, const Environment& env) const;
   void scatter(const Step& step, Environment& env) const;
   void write_back(Environment& env) const;
 
@@ -79,6 +85,7 @@ class Interpreter {
   std::vector<c10::IValue> resources_;
   c10::DispatchKeySet keys_off_;
   std::vector<KernelStep> kernels_;
+  ir::Arena arena_;
   std::vector<Step> steps_;
   std::vector<bool> written_already_;
   std::vector<bool> is_input_;

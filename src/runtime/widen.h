@@ -13,9 +13,9 @@ std::vector<at::Tensor> widen(const ir::Graph& wide, const std::vector<at::Tenso
 
 // A wide graph in which every input and every result is off by about a unit in the last place of the type that
 // it has in the narrow graph: how far off any right way of computing it may be. The noise is its last inputs,
-// with a unit each.
+// with a unit each; odd runs leave some of it out, so that not all comparisons of equal values go wrong.
 ir::Graph add_noise(ir::Graph wide, const ir::Graph& narrow, std::vector<double>& units);
-std::vector<at::Tensor> with_noise(const ir::Graph& noisy, const std::vector<double>& units, std::vector<at::Tensor> inputs,
+std::vector<at::Tensor> with_noise(const ir::Graph& noisy, const std::vector<double>& units, std::vector<at::Tensor> inputs, size_t run,
                                    at::Generator& generator);
 
 }  // namespace tenon::runtime

@@ -2,10 +2,13 @@
 //
 //   --seconds N    stop after N seconds          --count N   stop after N programs
 //   --seed S       the first seed                --one S     only this seed, with its program printed
-//   --way W        eager, aot_eager or aten, with :pure or without; by default two of them, by seed, and all for --one
+//   --way W        eager, aot_eager, aten or native, with :pure or without; by default two of them, by seed, and all for --one
 //   --failures N   stop after N wrong programs   --quick     do not minimise
 //   --why          why programs were not answered by a graph
+//   --guard        every tensor between pages that nobody may touch (R28; with TENON_SKIP_PASS=arena those of kernels too)
+//   --threads N    for ATen and for kernels (with TENON_GRAIN=1 all of them)
 #include <ATen/Parallel.h>
+#include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
 #include <unistd.h>
 
@@ -20,6 +23,7 @@
 
 #include "fuzz/check.h"
 #include "fuzz/minimise.h"
+#include "support/guard_allocator.h"
 #include "support/program.h"
 #include "support/quiet.h"
 
@@ -29,7 +33,8 @@ namespace {
 struct Flags {
   double seconds = 60;
   uint64_t count = UINT64_MAX, seed = 1, failures = 20;
-  bool one = false, why = false, quick = false;
+  bool one = false, why = false, quick = false, guard = false;
+  int threads = 1;
   std::vector<std::string> ways;
 
   std::vector<std::string> ways_for(uint64_t seed) const {
@@ -78,6 +83,8 @@ Flags parse(int argc, char** argv) {
     else if (flag == "--failures") flags.failures = std::strtoull(value(), nullptr, 10);
     else if (flag == "--why") flags.why = true;
     else if (flag == "--quick") flags.quick = true;
+    else if (flag == "--guard") flags.guard = true;
+    else if (flag == "--threads") flags.threads = std::atoi(value());
     else throw std::invalid_argument("unknown flag " + flag);
   }
   return flags;
@@ -150,6 +157,8 @@ void print_reasons(const Totals& totals) {
 }
 
 int run(const Flags& flags) {
+  at::set_num_threads(flags.threads);
+  if (flags.guard) c10::SetCPUAllocator(new test::GuardAllocator, 100);
   std::cout << "first seed " << flags.seed << ", " << all_ops().size() << " ops" << std::endl;
   Totals totals;
   auto start = std::chrono::steady_clock::now();
@@ -170,7 +179,6 @@ int run(const Flags& flags) {
 int main(int argc, char** argv) {
   setenv("TENON_CHECK_TEXT", "1", 1);
   setenv("TENON_CHECK_KERNELS", "1", 1);
-  at::set_num_threads(1);
   tenon::test::silence_warnings();
   for (int number : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS}) std::signal(number, tenon::fuzz::on_signal);
   try {

@@ -1,5 +1,8 @@
 #include "rows/sample.h"
 
+#include <cmath>
+#include <iterator>
+
 namespace tenon::test {
 namespace {
 
@@ -8,11 +11,13 @@ constexpr int64_t kSizes[] = {1, 2, 3, 5, 8, 17, 33};
 }  // namespace
 
 torch::jit::Stack Sampler::make() {
-  int64_t rank = 1 + below(3);
+  bool keeps_last = row_.reduced.kind == ops::Reduced::Kind::before_last;
+  int64_t rank = keeps_last ? 2 + below(2) : 1 + below(3);
   bool reduces = row_.reduced.kind != ops::Reduced::Kind::none;
+  has_specials_ = !reduces && chance(30);
   sizes_.clear();
   for (int64_t d = 0; d < rank; ++d) sizes_.push_back(kSizes[reduces ? 1 + below(6) : below(7)]);
-  int64_t last = 1 + below(rank);
+  int64_t last = 1 + below(keeps_last ? rank - 1 : rank);
   normalized_.assign(sizes_.end() - last, sizes_.end());
   torch::jit::Stack stack;
   for (size_t i = 0; i < schema_.arguments().size(); ++i) stack.push_back(argument(i));
@@ -29,6 +34,7 @@ at::Tensor Sampler::tensor(std::vector<int64_t> sizes, at::ScalarType dtype) {
   at::Tensor t = c10::isFloatingType(dtype) ? at::randn(memory, generator, at::kDouble).mul_(2).to(dtype)
                  : dtype == at::kBool       ? at::randint(0, 2, memory, generator, at::kLong).to(dtype)
                                             : at::randint(dtype == at::kByte ? 0 : -9, 10, memory, generator, at::kLong).to(dtype);
+  if (has_specials_ && c10::isFloatingType(dtype)) put_specials(t);
   if (layout == 1)
     return t.permute([&] {
       std::vector<int64_t> order(memory.size());
@@ -37,6 +43,14 @@ at::Tensor Sampler::tensor(std::vector<int64_t> sizes, at::ScalarType dtype) {
     }());
   if (layout == 2 && !memory.empty()) return t.slice(-1, 0, c10::nullopt, 2);
   return t;
+}
+
+// What loops treat in ways of their own: in a fifth of the elements.
+void Sampler::put_specials(at::Tensor& t) {
+  constexpr double kSpecial[] = {NAN, INFINITY, -INFINITY, -0.0, 0.0, 1e30, -1e30, 1e-30};
+  at::Tensor flat = t.view(-1);
+  for (int64_t i = 0; i < flat.numel(); ++i)
+    if (chance(20)) flat[i].fill_(kSpecial[below(std::size(kSpecial))]);
 }
 
 std::vector<int64_t> Sampler::broadcast(std::vector<int64_t> sizes) {
@@ -49,12 +63,18 @@ std::vector<int64_t> Sampler::broadcast(std::vector<int64_t> sizes) {
 
 c10::IValue Sampler::number() {
   if (!c10::isFloatingType(dtype_) || chance(40)) return c10::Scalar(1 + below(3));
+  if (has_specials_ && chance(30)) return c10::Scalar(chance(50) ? NAN : -INFINITY);
   return c10::Scalar(static_cast<double>(below(4000) - 2000) / 1000);
 }
 
 c10::IValue Sampler::from_text(const std::string& text, const c10::Type& type) {
   if (text == "none" && type.kind() == c10::TypeKind::StringType) return text;
   if (text == "none") return {};
+  if (type.kind() == c10::TypeKind::ListType) {  // flags
+    c10::List<bool> flags;
+    for (char c : text) flags.push_back(c == '1');
+    return flags;
+  }
   if (text == "true" || text == "false") return text == "true";
   if (type.kind() == c10::TypeKind::StringType) return text;
   if (type.kind() == c10::TypeKind::OptionalType && type.str().find("str") != std::string::npos) return text;
@@ -77,9 +97,14 @@ c10::IValue Sampler::argument(size_t index) {
     case c10::TypeKind::TensorType: {
       if (name == "condition" || name == "mask") return tensor(broadcast(sizes_), at::kBool);
       if (name == "value" && index > 0) return tensor({}, dtype_);
-      if (is_optional && chance(30)) return at::Tensor();
-      if (name == "weight" && row_.reduced.kind == ops::Reduced::Kind::last) return tensor(normalized_, dtype_);
-      if (name == "bias" && row_.reduced.kind == ops::Reduced::Kind::last) return tensor(normalized_, dtype_);
+      bool is_norm = row_.reduced.kind == ops::Reduced::Kind::last || row_.reduced.kind == ops::Reduced::Kind::before_last;
+      if (name == "mean" || name == "rstd") {  // ATen takes them for contiguous
+        std::vector<int64_t> rows = sizes_;
+        std::fill(rows.end() - static_cast<ptrdiff_t>(normalized_.size()), rows.end(), 1);
+        return tensor(rows, dtype_).contiguous();
+      }
+      if (is_optional && row_.reduced.kind != ops::Reduced::Kind::before_last && chance(30)) return at::Tensor();
+      if (is_norm && (name == "weight" || name == "bias")) return tensor(normalized_, dtype_);
       return tensor(index == 0 || reduces ? sizes_ : broadcast(sizes_), dtype_);
     }
     case c10::TypeKind::NumberType:

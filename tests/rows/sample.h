@@ -21,6 +21,7 @@ class Sampler {
   int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
   bool chance(int percent) { return below(100) < percent; }
   at::Tensor tensor(std::vector<int64_t> sizes, at::ScalarType dtype);
+  void put_specials(at::Tensor& t);
   std::vector<int64_t> broadcast(std::vector<int64_t> sizes);
   c10::IValue number();
   c10::IValue argument(size_t index);
@@ -31,6 +32,7 @@ class Sampler {
   at::ScalarType dtype_;
   std::mt19937_64 random_;
   std::vector<int64_t> sizes_, normalized_;
+  bool has_specials_ = false;  // infinities, NaN, negative zeros
 };
 
 }  // namespace tenon::test

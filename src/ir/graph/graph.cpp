@@ -69,4 +69,10 @@ std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes) {
   return strides;
 }
 
+int64_t extent_of(const TensorType& type) {
+  int64_t extent = type.offset + 1;
+  for (size_t d = 0; d < type.sizes.size(); ++d) extent += type.sizes[d] > 0 ? (type.sizes[d] - 1) * type.strides[d] : 0;
+  return extent;
+}
+
 }  // namespace tenon::ir

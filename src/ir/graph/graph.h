@@ -41,6 +41,7 @@ struct TensorType {
 };
 
 std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes);
+int64_t extent_of(const TensorType& type);  // elements of its storage, up to its last one
 
 struct Value {
   TensorType type;

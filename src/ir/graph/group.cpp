@@ -68,6 +68,11 @@ std::string plain_text(const Argument& argument) {
   if (std::holds_alternative<None>(*attribute)) return "none";
   if (const auto* text = std::get_if<std::string>(attribute)) return *text;
   if (const auto* flag = std::get_if<bool>(attribute)) return *flag ? "true" : "false";
+  if (const auto* flags = std::get_if<std::vector<bool>>(attribute)) {
+    std::string text;
+    for (bool flag : *flags) text += flag ? '1' : '0';
+    return text;
+  }
   if (const auto* number = std::get_if<int64_t>(attribute)) return std::to_string(*number);
   if (const auto* number = std::get_if<double>(attribute)) return number_text(*number);
   return {};

@@ -20,7 +20,7 @@ struct Group {
 // A group as a graph of its own. Values keep their numbers.
 Graph subgraph(const Graph& graph, const Group& group);
 
-// A constant argument as the op table names it: "none", "2", "tanh"; nothing for tensors.
+// A constant argument as the op table names it: "none", "2", "tanh", "100" (flags); nothing for tensors.
 std::string plain_text(const Argument& argument);
 
 // The type that arithmetic on two types gives, where both are tensors of some size.

@@ -25,8 +25,8 @@ std::vector<int64_t> without_reduced(const std::vector<int64_t>& sizes, const st
 // from then on it must have run, so it is closed.
 class Finder {
  public:
-  explicit Finder(const ir::Graph& graph)
-      : graph_(graph), group_of_(graph.values.size(), kNone), uses_(graph.values.size(), 0), depth_(graph.values.size(), 0) {
+  Finder(const ir::Graph& graph, bool apart)
+      : graph_(graph), apart_(apart), group_of_(graph.values.size(), kNone), uses_(graph.values.size(), 0), depth_(graph.values.size(), 0) {
     for (const ir::Node& node : graph.nodes) ir::for_each_operand(node, [&](ValueId id) { ++uses_[id]; });
     for_each_result([&](ValueId id) { ++uses_[id]; });
   }
@@ -78,7 +78,7 @@ class Finder {
 
   // None of the node's operands may lack dimensions that the group computes over.
   bool can_join(int group, const ir::Node& node, const Place& place) const {
-    bool ok = states_[group].open && takes(groups_[group], place);
+    bool ok = !apart_ && states_[group].open && takes(groups_[group], place);
     const auto& dropped = groups_[group].dropped;
     ir::for_each_operand(node, [&](ValueId id) { ok &= std::find(dropped.begin(), dropped.end(), id) == dropped.end(); });
     return ok;
@@ -146,7 +146,8 @@ class Finder {
   // Whether a group leads to this operand alone.
   bool is_part(int group, ValueId operand) const {
     const ir::Group& g = groups_[group];
-    if (!states_[group].open || !g.reduced.empty() || states_[group].has_cat || g.sizes != graph_.values[operand].type.sizes) return false;
+    if (apart_ || !states_[group].open || !g.reduced.empty() || states_[group].has_cat || g.sizes != graph_.values[operand].type.sizes)
+      return false;
     std::map<ValueId, int> inside;
     for (size_t i : g.nodes) ir::for_each_operand(graph_.nodes[i], [&](ValueId id) { ++inside[id]; });
     for (size_t i : g.nodes)
@@ -200,6 +201,7 @@ class Finder {
   }
 
   const ir::Graph& graph_;
+  bool apart_;
   std::vector<ir::Group> groups_;
   std::vector<State> states_;
   std::vector<int> group_of_;  // per value that a group computes
@@ -209,7 +211,7 @@ class Finder {
 
 }  // namespace
 
-std::vector<ir::Group> find_groups(const ir::Graph& graph) { return Finder(graph).run(); }
+std::vector<ir::Group> find_groups(const ir::Graph& graph, bool apart) { return Finder(graph, apart).run(); }
 
 ir::Graph fuse(const ir::Graph& graph, const std::vector<ir::Group>& groups) {
   ir::Graph out = graph;

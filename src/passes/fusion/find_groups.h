@@ -7,7 +7,8 @@
 
 namespace tenon::passes {
 
-std::vector<ir::Group> find_groups(const ir::Graph& graph);
+// `apart`: every group has one node.
+std::vector<ir::Group> find_groups(const ir::Graph& graph, bool apart = false);
 
 // The graph with each group as one node `tenon::fused` where its last node stood; its first
 // argument is the group's number.

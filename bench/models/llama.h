@@ -1,11 +1,7 @@
-// Models as a C++ user writes them with torch::nn.
+// Llama, with hand-written LoRA if asked for, as a C++ user writes it with torch::nn.
 #pragma once
 
 #include <torch/torch.h>
-
-#include <cmath>
-#include <optional>
-#include <vector>
 
 namespace tenon::bench {
 
@@ -116,55 +112,5 @@ struct LlamaImpl : torch::nn::Module {
   LoraLinear out;
 };
 TORCH_MODULE(Llama);
-
-struct BertSizes {
-  int64_t layers = 12, width = 768, heads = 12, inner = 3072, vocabulary = 30522, positions = 512;
-};
-
-struct BertLayerImpl : torch::nn::Module {
-  explicit BertLayerImpl(const BertSizes& s)
-      : heads(s.heads),
-        q(s.width, s.width),
-        k(s.width, s.width),
-        v(s.width, s.width),
-        o(s.width, s.width),
-        up(s.width, s.inner),
-        down(s.inner, s.width),
-        norm1(torch::nn::LayerNormOptions({s.width})),
-        norm2(torch::nn::LayerNormOptions({s.width})) {
-    register_module("q", q), register_module("k", k), register_module("v", v), register_module("o", o);
-    register_module("up", up), register_module("down", down), register_module("norm1", norm1), register_module("norm2", norm2);
-  }
-  Tensor forward(Tensor x) {
-    int64_t batch = x.size(0), length = x.size(1);
-    auto split = [&](const Tensor& t) { return t.view({batch, length, heads, -1}).transpose(1, 2); };
-    Tensor a = torch::scaled_dot_product_attention(split(q(x)), split(k(x)), split(v(x)));
-    x = norm1(x + o(a.transpose(1, 2).reshape({batch, length, -1})));
-    return norm2(x + down(torch::gelu(up(x))));
-  }
-  int64_t heads;
-  torch::nn::Linear q, k, v, o, up, down;
-  torch::nn::LayerNorm norm1, norm2;
-};
-TORCH_MODULE(BertLayer);
-
-struct BertImpl : torch::nn::Module {
-  explicit BertImpl(const BertSizes& s)
-      : words(s.vocabulary, s.width), positions(s.positions, s.width), kinds(2, s.width), norm(torch::nn::LayerNormOptions({s.width})) {
-    register_module("words", words), register_module("positions", positions), register_module("kinds", kinds);
-    register_module("norm", norm), register_module("layers", layers);
-    for (int64_t i = 0; i < s.layers; ++i) layers->push_back(BertLayer(s));
-  }
-  Tensor forward(const Tensor& ids) {
-    Tensor x = words(ids) + positions(torch::arange(ids.size(1))) + kinds(torch::zeros_like(ids));
-    x = norm(x);
-    for (auto& layer : *layers) x = layer->as<BertLayer>()->forward(x);
-    return x;
-  }
-  torch::nn::Embedding words, positions, kinds;
-  torch::nn::LayerNorm norm;
-  torch::nn::ModuleList layers;
-};
-TORCH_MODULE(Bert);
 
 }  // namespace tenon::bench

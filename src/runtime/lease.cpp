@@ -1,0 +1,75 @@
+#include "runtime/lease.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <new>
+
+namespace tenon::runtime {
+namespace {
+
+struct Blocks {
+  std::mutex mutex;
+  std::multimap<size_t, char*> free;  // by size
+};
+
+Blocks& blocks() {
+  static Blocks* all = new Blocks;
+  return *all;
+}
+
+char* map(size_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  madvise(memory, bytes, MADV_HUGEPAGE);
+  return static_cast<char*>(memory);
+}
+
+}  // namespace
+
+// A block that is too small makes way for a larger one, so that as many are kept as run at once.
+Lease::Lease(size_t bytes) {
+  if (bytes == 0) return;
+  {
+    Blocks& all = blocks();
+    std::lock_guard lock(all.mutex);
+    auto it = all.free.lower_bound(bytes);
+    if (it == all.free.end() && !all.free.empty()) {
+      auto largest = std::prev(it);
+      munmap(largest->second, largest->first);
+      all.free.erase(largest);
+      it = all.free.end();
+    }
+    if (it != all.free.end()) {
+      bytes_ = it->first;
+      begin_ = it->second;
+      all.free.erase(it);
+    }
+  }
+  if (!begin_) {
+    bytes_ = bytes;
+    begin_ = map(bytes);
+  }
+  // Under test nothing of an earlier run may look like a value.
+  static const bool poison = std::getenv("TENON_CHECK_KERNELS") != nullptr;
+  if (poison) std::memset(begin_, 0xff, bytes);
+}
+
+Lease::~Lease() {
+  if (!begin_) return;
+  Blocks& all = blocks();
+  std::lock_guard lock(all.mutex);
+  all.free.emplace(bytes_, begin_);
+}
+
+void free_unleased() {
+  Blocks& all = blocks();
+  std::lock_guard lock(all.mutex);
+  for (auto [bytes, begin] : all.free) munmap(begin, bytes);
+  all.free.clear();
+}
+
+}  // namespace tenon::runtime
