@@ -16,6 +16,11 @@ std::vector<int64_t> strides_of(const ir::Graph& graph, const ir::Group& group, 
       if (!group.reduced[d]) out[d] = type.strides[next++];
     return out;
   }
+  auto along = std::find_if(group.along.begin(), group.along.end(), [&](const auto& a) { return a.first == id; });
+  if (along != group.along.end()) {
+    if (type.sizes[0] != 1) out[static_cast<size_t>(along->second)] = type.strides[0];
+    return out;
+  }
   size_t missing = out.size() - type.sizes.size();  // sizes are aligned at the end
   for (size_t d = missing; d < out.size(); ++d)
     if (type.sizes[d - missing] != 1) out[d] = type.strides[d - missing];

@@ -141,6 +141,8 @@ bool is_absent(const ir::Argument& argument) {
 std::vector<ValueId> results_of(const ir::Node& node) {
   std::vector<ValueId> out;
   for (const ir::Result& result : node.results) out.push_back(result.is_list ? ir::kNoValue : result.ids[0]);
+  for (const ir::Node::Write& write : node.writes)
+    if (std::find(out.begin(), out.end(), write.after) == out.end()) out.push_back(write.after);
   return out;
 }
 
@@ -158,6 +160,11 @@ const std::vector<int64_t>& sizes_of(const ir::Graph& graph, const ir::Node& nod
 std::vector<bool> reduced_dims(const ir::Graph& graph, const ir::Node& node, const Row& row) {
   if (row.reduced.kind == Reduced::Kind::none) return {};
   size_t rank = sizes_of(graph, node, row).size();
+  if (row.reduced.kind == Reduced::Kind::all_but) {
+    std::vector<bool> out(rank, true);
+    if (static_cast<size_t>(row.reduced.argument) < rank) out[static_cast<size_t>(row.reduced.argument)] = false;
+    return out;
+  }
   std::vector<int64_t> listed;
   if (row.reduced.kind != Reduced::Kind::all) {
     if (const auto* attribute = std::get_if<ir::Attribute>(&node.args[row.reduced.argument])) {
@@ -175,6 +182,24 @@ std::vector<bool> reduced_dims(const ir::Graph& graph, const ir::Node& node, con
     size_t at = static_cast<size_t>(dim < 0 ? dim + static_cast<int64_t>(rank) : dim);
     if (at < rank) out[at] = true;
   }
+  return out;
+}
+
+namespace {
+
+void find_along(const Expression& e, const ir::Node& node, std::vector<std::pair<ValueId, int>>& out) {
+  if (e.kind == Expression::Kind::argument && e.along >= 0 && static_cast<size_t>(e.argument) < node.args.size())
+    if (const auto* id = std::get_if<ValueId>(&node.args[e.argument]); id && *id != ir::kNoValue) out.emplace_back(*id, e.along);
+  for (const Expression& operand : e.operands) find_along(operand, node, out);
+}
+
+}  // namespace
+
+std::vector<std::pair<ValueId, int>> along_of(const ir::Node& node, const Row& row) {
+  std::vector<std::pair<ValueId, int>> out;
+  for (const Expression& result : row.results) find_along(result, node, out);
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
 }
 
@@ -200,12 +225,19 @@ bool broadcasts(const std::vector<int64_t>& from, const std::vector<int64_t>& to
   return true;
 }
 
+bool lies_along(const ir::Graph& graph, const std::pair<ValueId, int>& along, const std::vector<int64_t>& sizes) {
+  auto [id, dim] = along;
+  return static_cast<size_t>(dim) < sizes.size() && graph.values[id].type.sizes == std::vector<int64_t>{sizes[static_cast<size_t>(dim)]};
+}
+
 // Results are as large as what is computed over, or without the reduced dimensions.
 bool fits_results(const ir::Graph& graph, const ir::Node& node, const Row& row) {
   std::vector<ValueId> results = results_of(node);
-  if (results.empty() || results.size() > row.results.size() || node.writes.size() > 1) return false;
+  if (results.empty() || results.size() > row.results.size()) return false;
   if (std::all_of(results.begin(), results.end(), [](ValueId id) { return id == ir::kNoValue; })) return false;
-  if (!node.writes.empty() && (results.size() != 1 || node.writes[0].after != results[0])) return false;
+  bool is_in_place = node.writes.size() == 1 && results.size() == 1;
+  bool writes_besides = results.size() == node.results.size() + node.writes.size();
+  if (!node.writes.empty() && !is_in_place && !writes_besides) return false;
   bool reduces = row.reduced.kind != Reduced::Kind::none;
   if (reduces && (node.args.empty() || !std::holds_alternative<ValueId>(node.args[0]) || is_absent(node.args[0]))) return false;
   if (!reduces && results[0] == ir::kNoValue) return false;
@@ -240,11 +272,14 @@ const Row* lowerable(const ir::Graph& graph, const ir::Node& node) {
   const Row* row = find_row(node.op, [&](int i) { return ir::plain_text(node.args[i]); });
   if (!row || !fits_results(graph, node, *row)) return nullptr;
   std::set<int> arguments = arguments_of(*row, node);
+  std::vector<std::pair<ValueId, int>> channels = along_of(node, *row);
   for (int i : arguments) {
     if (static_cast<size_t>(i) >= node.args.size()) return nullptr;
     if (const auto* id = std::get_if<ValueId>(&node.args[i])) {
       if (*id == ir::kNoValue || !has_registers(graph.values[*id].type.dtype)) return nullptr;
-      if (!broadcasts(graph.values[*id].type.sizes, sizes_of(graph, node, *row))) return nullptr;
+      const std::vector<int64_t>& sizes = sizes_of(graph, node, *row);
+      auto along = std::find_if(channels.begin(), channels.end(), [&](const auto& c) { return c.first == *id; });
+      if (along == channels.end() ? !broadcasts(graph.values[*id].type.sizes, sizes) : !lies_along(graph, *along, sizes)) return nullptr;
     } else if (!is_real_number(node.args[i])) {
       return nullptr;
     }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "ir/graph/group.h"
 #include "ops/rows.h"
@@ -31,7 +33,10 @@ std::vector<bool> reduced_dims(const ir::Graph& graph, const ir::Node& node, con
 // Reductions of reductions: how often a row must be gone over before its results are known.
 int depth(const Row& row);
 
-// The values that a node of a row defines, kNoValue where it has none.
+// Operands of one dimension that a row takes along another one than the last, with that.
+std::vector<std::pair<ir::ValueId, int>> along_of(const ir::Node& node, const Row& row);
+
+// The values that a node of a row defines, kNoValue where it has none: results, then what it writes besides.
 std::vector<ir::ValueId> results_of(const ir::Node& node);
 
 bool is_absent(const ir::Argument& argument);  // None, or no tensor

@@ -111,6 +111,7 @@ class Parser {
     if (c == '$') {
       ++at_;
       Expression argument{Expression::Kind::argument, static_cast<int>(digits()), 0, "", {}};
+      if (accept("@")) argument.along = static_cast<int>(digits());
       if (accept("??")) argument.operands.push_back(primary());
       return argument;
     }
@@ -149,10 +150,11 @@ class Parser {
 
 using Table = std::multimap<std::string, Row>;
 
-// "all", "$1", "last $1", "before last $1"
+// "all", "all but 1", "$1", "last $1", "before last $1"
 Reduced parse_reduced(const std::string& text) {
   if (text.empty()) return {};
   if (text == "all") return {Reduced::Kind::all};
+  if (text.starts_with("all but ")) return {Reduced::Kind::all_but, std::atoi(text.c_str() + 8)};
   Reduced::Kind kind = text.starts_with("last ")          ? Reduced::Kind::last
                        : text.starts_with("before last ") ? Reduced::Kind::before_last
                                                           : Reduced::Kind::listed;

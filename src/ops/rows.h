@@ -22,16 +22,17 @@ struct Expression {
   double number = 0;
   std::string function;
   std::vector<Expression> operands;
+  int along = -1;  // of an argument: its only dimension is this one, instead of the last
 };
 
 enum class Typing : uint8_t { value, operands, logic };
 
 // Which dimensions of the first argument an op reduces.
 struct Reduced {
-  // listed: by an argument; last: as many as the argument has items; before_last: all others
-  enum class Kind : uint8_t { none, all, listed, last, before_last };
+  // listed: by an argument; last: as many as the argument has items; before_last: all others; all_but: one
+  enum class Kind : uint8_t { none, all, listed, last, before_last, all_but };
   Kind kind = Kind::none;
-  int argument = 0;
+  int argument = 0;  // or the dimension
 };
 
 struct Row {
@@ -42,7 +43,7 @@ struct Row {
   Typing typing = Typing::value;
   Reduced reduced;
   std::vector<Condition> conditions;  // all of which must hold
-  std::vector<Expression> results;
+  std::vector<Expression> results;    // then what is left in operands that are written without a word in the schema
 };
 
 // The row of an op ("aten::add.Tensor") for arguments of which `attribute(i)` gives the text of

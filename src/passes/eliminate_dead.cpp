@@ -1,5 +1,7 @@
 #include "passes/eliminate_dead.h"
 
+#include <algorithm>
+
 #include "passes/rewrite.h"
 
 namespace tenon::passes {
@@ -11,19 +13,28 @@ size_t eliminate_dead(ir::Graph& graph) {
   for (const ir::WriteBack& write : graph.write_backs) live[write.value] = true;
   for (const ir::WriteBack& write : graph.forward_write_backs) live[write.value] = true;
 
+  size_t changes = 0;
   std::vector<bool> keep(graph.nodes.size(), false);
   for (size_t i = graph.nodes.size(); i-- > 0;) {
-    const ir::Node& node = graph.nodes[i];
+    ir::Node& node = graph.nodes[i];
     bool needed = node.ordered;
     ir::for_each_definition(node, [&](ir::ValueId id) { needed |= live[id]; });
     if (!needed) continue;
     keep[i] = true;
+    // Of an op that is needed for another one, a result that nobody reads.
+    for (ir::Result& result : node.results) {
+      ir::ValueId& id = result.ids[0];
+      bool is_written = std::any_of(node.writes.begin(), node.writes.end(), [&](const ir::Node::Write& w) { return w.after == id; });
+      if (result.is_list || node.results.size() == 1 || is_written || id == ir::kNoValue || live[id]) continue;
+      id = ir::kNoValue;
+      ++changes;
+    }
     ir::for_each_operand(node, [&](ir::ValueId id) { live[id] = true; });
   }
 
   size_t before = graph.nodes.size();
   keep_nodes(graph, keep);
-  return before - graph.nodes.size();
+  return changes + before - graph.nodes.size();
 }
 
 }  // namespace tenon::passes

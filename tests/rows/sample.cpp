@@ -12,9 +12,10 @@ constexpr int64_t kSizes[] = {1, 2, 3, 5, 8, 17, 33};
 
 torch::jit::Stack Sampler::make() {
   bool keeps_last = row_.reduced.kind == ops::Reduced::Kind::before_last;
-  int64_t rank = keeps_last ? 2 + below(2) : 1 + below(3);
+  is_batch_norm_ = schema_.name().find("batch_norm") != std::string::npos;
+  int64_t rank = is_batch_norm_ ? 2 + below(3) : keeps_last ? 2 + below(2) : 1 + below(3);
   bool reduces = row_.reduced.kind != ops::Reduced::Kind::none;
-  has_specials_ = !reduces && chance(30);
+  has_specials_ = !reduces && !is_batch_norm_ && chance(30);
   sizes_.clear();
   for (int64_t d = 0; d < rank; ++d) sizes_.push_back(kSizes[reduces ? 1 + below(6) : below(7)]);
   int64_t last = 1 + below(keeps_last ? rank - 1 : rank);
@@ -97,6 +98,10 @@ c10::IValue Sampler::argument(size_t index) {
     case c10::TypeKind::TensorType: {
       if (name == "condition" || name == "mask") return tensor(broadcast(sizes_), at::kBool);
       if (name == "value" && index > 0) return tensor({}, dtype_);
+      if (is_batch_norm_ && index > 0 && name != "input") {
+        at::Tensor along = tensor({sizes_[1]}, dtype_).to(at::kDouble).abs().add(0.5).to(dtype_);
+        return is_optional && (name == "weight" || name == "bias") && chance(30) ? at::Tensor() : along;
+      }
       bool is_norm = row_.reduced.kind == ops::Reduced::Kind::last || row_.reduced.kind == ops::Reduced::Kind::before_last;
       if (name == "mean" || name == "rstd") {  // ATen takes them for contiguous
         std::vector<int64_t> rows = sizes_;
@@ -118,6 +123,7 @@ c10::IValue Sampler::argument(size_t index) {
     case c10::TypeKind::ListType: {
       if (name == "size") return sizes_;
       if (name == "normalized_shape") return normalized_;
+      if (name == "output_mask") return c10::List<bool>({true, chance(70), chance(70)});
       if (is_optional && chance(20)) return {};
       std::vector<int64_t> dims;
       for (size_t d = 0; d < sizes_.size(); ++d)

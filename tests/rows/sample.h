@@ -32,6 +32,7 @@ class Sampler {
   at::ScalarType dtype_;
   std::mt19937_64 random_;
   std::vector<int64_t> sizes_, normalized_;
+  bool is_batch_norm_ = false;
   bool has_specials_ = false;  // infinities, NaN, negative zeros
 };
 

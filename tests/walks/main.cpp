@@ -3,6 +3,7 @@
 //
 //   --seconds N   stop after N seconds    --count N   stop after N walks
 //   --seed S      the first seed          --one S     only this walk, every action printed
+//   --way W       always this backend; else they take turns
 #include <ATen/autocast_mode.h>
 #include <ATen/Parallel.h>
 #include <tenon/compile.h>
@@ -81,7 +82,7 @@ Tensor run(Walker& walker, const Surroundings& where, const Tensor& x) {
   return y.detach();
 }
 
-void walk(uint64_t seed, bool print, Totals& totals) {
+void walk(uint64_t seed, const std::string& way, bool print, Totals& totals) {
   Random random(seed), copy(seed);
   torch::manual_seed(seed);
   Walker plain(random);
@@ -89,7 +90,7 @@ void walk(uint64_t seed, bool print, Totals& totals) {
   Walker compiled(copy);
   Surroundings where;
   static const std::vector<std::string> backends = test::graph_backends();
-  const std::string& backend = backends[seed % backends.size()];
+  const std::string& backend = way.empty() ? backends[seed % backends.size()] : way;
   auto fast = tenon::compile([&](const Tensor& x) { return run(compiled, where, x); }, {.backend = backend});
   uint64_t quarantined = tenon::stats().quarantined;
   ++totals.walks;
@@ -127,12 +128,14 @@ int main(int argc, char** argv) {
   double seconds = 60;
   uint64_t count = UINT64_MAX, seed = 1;
   bool one = false;
+  std::string way;
   if (const char* text = std::getenv("TENON_SEED")) seed = std::strtoull(text, nullptr, 10);
   for (int i = 1; i + 1 < argc; i += 2) {
     std::string flag = argv[i];
     if (flag == "--seconds") seconds = std::atof(argv[i + 1]);
     else if (flag == "--count") count = std::strtoull(argv[i + 1], nullptr, 10), seconds = 1e9;
     else if (flag == "--seed") seed = std::strtoull(argv[i + 1], nullptr, 10);
+    else if (flag == "--way") way = argv[i + 1];
     else if (flag == "--one") one = true, count = 1, seconds = 1e9, seed = std::strtoull(argv[i + 1], nullptr, 10);
     else return std::cerr << "unknown flag " << flag << "\n", 2;
   }
@@ -140,7 +143,7 @@ int main(int argc, char** argv) {
   tenon::walks::Totals totals;
   auto start = std::chrono::steady_clock::now();
   auto spent = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
-  for (uint64_t i = 0; i < count && totals.wrong < 5 && spent() < seconds; ++i) tenon::walks::walk(seed + i, one, totals);
+  for (uint64_t i = 0; i < count && totals.wrong < 5 && spent() < seconds; ++i) tenon::walks::walk(seed + i, way, one, totals);
   std::cout << totals.walks << " walks, " << totals.calls << " calls, " << totals.answered << " answered by graphs, " << totals.wrong
             << " stale, first seed " << seed << std::endl;
   return totals.wrong > 0;

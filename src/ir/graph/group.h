@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ir/graph/graph.h"
@@ -11,10 +12,11 @@ namespace tenon::ir {
 struct Group {
   std::vector<size_t> nodes;  // in the graph's order
   std::vector<ValueId> inputs, outputs;
-  std::vector<int64_t> sizes;    // over which it computes
-  std::vector<bool> reduced;     // which of them its reductions go over; empty: it has none
-  std::vector<ValueId> dropped;  // values that lack the reduced dimensions, instead of having them with size 1
-  std::vector<size_t> parts;     // nodes that compute what an `aten::cat` of the group takes in, over its sizes
+  std::vector<int64_t> sizes;                  // over which it computes
+  std::vector<bool> reduced;                   // which of them its reductions go over; empty: it has none
+  std::vector<ValueId> dropped;                // values that lack the reduced dimensions, instead of having them with size 1
+  std::vector<std::pair<ValueId, int>> along;  // inputs of one dimension, and which of the group's that is, if not the last
+  std::vector<size_t> parts;                   // nodes that compute what an `aten::cat` of the group takes in, over its sizes
 };
 
 // A group as a graph of its own. Values keep their numbers.

@@ -66,6 +66,7 @@ class Finder {
   struct Place {
     const std::vector<int64_t>& sizes;
     std::vector<bool> reduced;
+    std::vector<std::pair<ValueId, int>> along;
   };
 
   static bool fits(const std::vector<bool>& a, const std::vector<bool>& b) { return a.empty() || b.empty() || a == b; }
@@ -76,17 +77,42 @@ class Finder {
     return place.reduced.empty() && !group.reduced.empty() && without_reduced(group.sizes, group.reduced) == place.sizes;
   }
 
-  // None of the node's operands may lack dimensions that the group computes over.
+  // None of the node's operands may lack dimensions that the group computes over, or lie along another one of them than it
+  // does in the group.
   bool can_join(int group, const ir::Node& node, const Place& place) const {
-    bool ok = !apart_ && states_[group].open && takes(groups_[group], place);
-    const auto& dropped = groups_[group].dropped;
-    ir::for_each_operand(node, [&](ValueId id) { ok &= std::find(dropped.begin(), dropped.end(), id) == dropped.end(); });
+    const ir::Group& g = groups_[group];
+    bool ok = !apart_ && states_[group].open && takes(g, place);
+    ir::for_each_operand(node, [&](ValueId id) {
+      ok &= std::find(g.dropped.begin(), g.dropped.end(), id) == g.dropped.end();
+      int here = along(place.along, id);
+      ok &= here < 0 || home(id) != group;
+      if (here != along(g.along, id)) ok &= !is_read(g, id);
+    });
     return ok;
+  }
+
+  static int along(const std::vector<std::pair<ValueId, int>>& list, ValueId id) {
+    auto it = std::find_if(list.begin(), list.end(), [&](const auto& a) { return a.first == id; });
+    return it == list.end() ? -1 : it->second;
+  }
+
+  bool is_read(const ir::Group& group, ValueId value) const {
+    bool found = false;
+    for (size_t i : group.nodes) ir::for_each_operand(graph_.nodes[i], [&](ValueId id) { found |= id == value; });
+    return found;
+  }
+
+  // Whether two groups take all that they both read in the same way.
+  bool agree(const ir::Group& a, const ir::Group& b) const {
+    for (auto [one, other] : {std::pair{&a, &b}, std::pair{&b, &a}})
+      for (auto [id, dim] : one->along)
+        if (along(other->along, id) != dim && is_read(*other, id)) return false;
+    return true;
   }
 
   void join(size_t index, const ops::Row& row) {
     const ir::Node& node = graph_.nodes[index];
-    Place place{ops::sizes_of(graph_, node, row), ops::reduced_dims(graph_, node, row)};
+    Place place{ops::sizes_of(graph_, node, row), ops::reduced_dims(graph_, node, row), ops::along_of(node, row)};
     int mine = kNone, deepest = 0;
     bool has_cat = false;
     std::vector<int> merged;
@@ -99,6 +125,7 @@ class Finder {
       bool reduces = !reduced.empty() || !groups_[group].reduced.empty();
       if (reduces && (has_cat || states_[group].has_cat)) return;
       has_cat |= states_[group].has_cat;
+      if (std::any_of(merged.begin(), merged.end(), [&](int other) { return !agree(groups_[other], groups_[group]); })) return;
       if (reduced.empty()) reduced = groups_[group].reduced;
       merged.push_back(group);
       deepest = std::max(deepest, depth_[id]);
@@ -117,6 +144,7 @@ class Finder {
     if (groups_[mine].reduced.empty()) groups_[mine].reduced = place.reduced;
     close_operands(node, mine);
     groups_[mine].nodes.push_back(index);
+    groups_[mine].along.insert(groups_[mine].along.end(), place.along.begin(), place.along.end());
     for (ValueId result : ops::results_of(node)) {
       if (result == ir::kNoValue) continue;
       group_of_[result] = mine;
@@ -167,6 +195,7 @@ class Finder {
   void merge(int a, int b) {
     if (groups_[a].reduced.empty()) groups_[a].reduced = groups_[b].reduced;
     groups_[a].parts.insert(groups_[a].parts.end(), groups_[b].parts.begin(), groups_[b].parts.end());
+    groups_[a].along.insert(groups_[a].along.end(), groups_[b].along.begin(), groups_[b].along.end());
     groups_[a].dropped.insert(groups_[a].dropped.end(), groups_[b].dropped.begin(), groups_[b].dropped.end());
     groups_[a].nodes.insert(groups_[a].nodes.end(), groups_[b].nodes.begin(), groups_[b].nodes.end());
     std::sort(groups_[a].nodes.begin(), groups_[a].nodes.end());
