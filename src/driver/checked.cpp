@@ -118,6 +118,7 @@ void CheckedCalls::learn(bool grad_mode, capture::Replayer& replayer, double sec
     ++counts_.replayed;
     ++all.replayed;
     streams_[grad_mode].add(std::move(replayer.derived()->tape), replayer.parent(), replayer.shared(), /*derived=*/true);
+    forget_plans(grad_mode);
     return;
   }
   if (!recorder) {
@@ -132,6 +133,16 @@ void CheckedCalls::learn(bool grad_mode, capture::Replayer& replayer, double sec
   if (!replayer.difference().empty()) counts_.recompiles.push_back({"replay", replayer.difference()});
   counts_.program_ops = recorder->tape().ops.size();
   streams_[grad_mode].add(std::move(recorder->tape()), replayer.parent(), replayer.shared());
+}
+
+// Of streams that are not kept any more.
+void CheckedCalls::forget_plans(bool grad_mode) {
+  auto streams = streams_[grad_mode].list();
+  std::erase_if(plans_, [&](const auto& entry) {
+    size_t number = std::get<1>(entry.first);
+    return std::get<0>(entry.first) == grad_mode &&
+           std::none_of(streams->begin(), streams->end(), [&](const auto& stream) { return stream->number == number; });
+  });
 }
 
 void CheckedCalls::note_breaks(const capture::Tape& tape, size_t first_op) {
@@ -194,7 +205,6 @@ void CheckedCalls::build_plan(Plan& plan, const capture::Stretch& stretch) {
 }
 
 bool CheckedCalls::run_stretch(bool grad_mode, const capture::Stretch& stretch, capture::CallMemory& memory) {
-  if (stretch.stream.derived) return false;
   std::shared_ptr<Plan> plan = find_plan(grad_mode, stretch);
   if (!plan) return false;
   std::vector<double> scalars;

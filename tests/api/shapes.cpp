@@ -70,6 +70,23 @@ TEST(Shapes, C5TwoHundredShapesOfATransformer) {
   }
 }
 
+TEST(Shapes, C5AShapeThatComesAgainHasAGraph) {
+  torch::manual_seed(3);
+  torch::NoGradGuard no_grad;
+  Net net;
+  auto fast = tenon::compile([&](Tensor ids) { return net.forward(ids); });
+  for (int64_t length : {9, 12, 17})
+    for (int i = 0; i < 5; ++i) {
+      Tensor ids = torch::randint(0, 50, {3, length});
+      ASSERT_EQ(difference(net.forward(ids), fast(ids)), "") << length;
+    }
+  Explanation why = tenon::explain(fast);
+  EXPECT_EQ(why.recorded, 1u) << why;
+  EXPECT_EQ(why.graphs.size(), 3u) << why;
+  EXPECT_GE(why.answered, 8u) << why;
+  for (const auto& graph : why.graphs) EXPECT_GE(graph.calls, 2u) << why;
+}
+
 TEST(Shapes, C5DynamicNoRecordsEachShape) {
   auto fast = tenon::compile([](Tensor x) { return x.sin() * 2; }, {.dynamic = Dynamic::no});
   for (int size : {3, 4, 5}) fast(torch::randn({size}));
