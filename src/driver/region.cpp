@@ -6,6 +6,7 @@
 #include "capture/listener.h"
 #include "capture/source.h"
 #include "driver/stats.h"
+#include "runtime/lease.h"
 #include "tenon/control.h"
 
 namespace tenon::detail {
@@ -199,6 +200,7 @@ void Region::reset() {
   variants_ = std::make_shared<Variants>();
   candidates_.clear();
   known_.clear();
+  runtime::free_unleased();
 }
 
 std::shared_ptr<Region> make_region(Options options) { return std::make_shared<Region>(std::move(options)); }
