@@ -69,6 +69,8 @@ std::set<int> arguments_of(const Row& row, const ir::Node& node) {
   return out;
 }
 
+bool counts(const Expression& e) { return e.kind == Expression::Kind::count || std::any_of(e.operands.begin(), e.operands.end(), counts); }
+
 int depth(const Expression& e) {
   int deepest = 0;
   for (const Expression& operand : e.operands) deepest = std::max(deepest, depth(operand));
@@ -284,6 +286,11 @@ const Row* lowerable(const ir::Graph& graph, const ir::Node& node) {
       return nullptr;
     }
   }
+  // A loss counts the elements of what it is a loss of, whatever that is broadcast to.
+  bool is_loss = row->reduced.kind == Reduced::Kind::none && std::any_of(row->results.begin(), row->results.end(), counts);
+  if (is_loss)
+    if (const auto* id = std::get_if<ValueId>(&node.args[1]); !id || graph.values[*id].type.sizes != sizes_of(graph, node, *row))
+      return nullptr;
   DType type = compute_type(graph, node, *row);
   if (row->typing == Typing::operands && is_by_number(graph, node, arguments, type)) return nullptr;
   for (const Expression& result : row->results)

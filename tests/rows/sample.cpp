@@ -36,6 +36,8 @@ at::Tensor Sampler::tensor(std::vector<int64_t> sizes, at::ScalarType dtype) {
                  : dtype == at::kBool       ? at::randint(0, 2, memory, generator, at::kLong).to(dtype)
                                             : at::randint(dtype == at::kByte ? 0 : -9, 10, memory, generator, at::kLong).to(dtype);
   if (has_specials_ && c10::isFloatingType(dtype)) put_specials(t);
+  // Whether a long product overflows on the way depends on its order.
+  if (schema_.name() == "aten::prod" && c10::isFloatingType(dtype)) t = t.sign().mul(t.abs().mul(0.05).add(0.9)).to(dtype);
   if (layout == 1)
     return t.permute([&] {
       std::vector<int64_t> order(memory.size());
@@ -55,11 +57,14 @@ void Sampler::put_specials(at::Tensor& t) {
 }
 
 std::vector<int64_t> Sampler::broadcast(std::vector<int64_t> sizes) {
+  // One number for many elements would be one sample of its error, not many.
+  constexpr int64_t kMany = 64;
+  std::vector<int64_t> all = sizes;
   if (chance(60)) return sizes;
-  if (chance(20)) return {};
+  if (chance(20)) sizes.clear();
   for (int64_t& size : sizes)
     if (chance(40)) size = 1;
-  return sizes;
+  return c10::multiply_integers(sizes) == 1 && c10::multiply_integers(all) > kMany ? all : sizes;
 }
 
 c10::IValue Sampler::number() {
