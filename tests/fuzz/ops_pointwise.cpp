@@ -120,7 +120,7 @@ const std::vector<Op> binary_ops = {
     BINARY(logaddexp),
     BINARY(logaddexp2),
     BINARY(copysign),
-    BINARY(nextafter),
+    {"nextafter", Wants::any, 2, Fit::broadcast, DO(torch::nextafter(x[0].detach(), x[1].detach()))},  // libtorch knows no derivative of it
     BINARY(xlogy),
     BINARY(fmod),
     BINARY(remainder),
