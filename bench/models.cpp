@@ -29,11 +29,6 @@ double wall_of(const std::function<void()>& f) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-double median(std::vector<double> list) {
-  std::nth_element(list.begin(), list.begin() + static_cast<ptrdiff_t>(list.size() / 2), list.end());
-  return list[list.size() / 2];
-}
-
 // Wall time; in turn, since the machine is shared.
 std::pair<double, double> medians(const std::function<void()>& eager, const std::function<void()>& ours, int rounds) {
   std::vector<double> a, b;

@@ -16,6 +16,11 @@ inline double cpu_seconds() {
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
+inline double median(std::vector<double> list) {
+  std::nth_element(list.begin(), list.begin() + static_cast<ptrdiff_t>(list.size() / 2), list.end());
+  return list[list.size() / 2];
+}
+
 // Median seconds a call of each variant. Variants take turns within a round, and the one that
 // goes first moves on from round to round, so that none is always warmed by the same neighbour.
 inline std::vector<double> side_by_side(const std::vector<std::function<void()>>& variants, int rounds, int calls) {
@@ -28,10 +33,7 @@ inline std::vector<double> side_by_side(const std::vector<std::function<void()>>
       if (round >= 0) times[v].push_back((cpu_seconds() - start) / calls);
     }
   std::vector<double> medians;
-  for (auto& list : times) {
-    std::nth_element(list.begin(), list.begin() + static_cast<ptrdiff_t>(list.size() / 2), list.end());
-    medians.push_back(list[list.size() / 2]);
-  }
+  for (auto& list : times) medians.push_back(median(std::move(list)));
   return medians;
 }
 

@@ -10,6 +10,7 @@
 #include "driver/graphs.h"
 #include "driver/native.h"
 #include "driver/stats.h"
+#include "ir/graph/group.h"
 #include "ir/graph/print.h"
 #include "ops/table.h"
 #include "planner/arena.h"
@@ -73,14 +74,14 @@ std::vector<at::Tensor> run_op_by_op(const runtime::Interpreter& interpreter, st
 
 // Kernels, and ops with an `out=` form.
 bool takes_memory(const ir::Node& node) {
-  if (node.op == "tenon::fused") return true;
+  if (ir::is_fused(node)) return true;
   const ops::Facts* facts = ops::find(node.op);
   return facts && facts->has_out;
 }
 
 std::vector<std::pair<ir::ValueId, ir::ValueId>> shared_by(const Native& native, const ir::Node& node) {
-  if (node.op != "tenon::fused") return {};
-  return native.may_share[static_cast<size_t>(std::get<int64_t>(std::get<ir::Attribute>(node.args[0])))];
+  if (!ir::is_fused(node)) return {};
+  return native.may_share[ir::group_of(node)];
 }
 
 }  // namespace

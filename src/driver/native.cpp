@@ -157,7 +157,7 @@ Explanation::Kernel describe(const ir::Graph& graph, const ir::Group& group, con
 std::vector<Explanation::Call> left_to_aten(const ir::Graph& fused) {
   std::vector<Explanation::Call> out;
   for (const ir::Node& node : fused.nodes) {
-    if (node.op == "tenon::fused" || ops::view_kind(node.op) != ops::View::none) continue;
+    if (ir::is_fused(node) || ops::view_kind(node.op) != ops::View::none) continue;
     auto known = std::find_if(out.begin(), out.end(), [&](const Explanation::Call& call) { return call.op == node.op; });
     if (known == out.end())
       known = out.insert(out.end(), {node.op, 0, ops::has_row(node.op) ? "its row is not for these types or sizes" : "no row"});
@@ -170,8 +170,8 @@ std::vector<Explanation::Call> left_to_aten(const ir::Graph& fused) {
 // planner decides.
 void mark_writes(Native& native) {
   for (ir::Node& node : native.graph.nodes) {
-    if (node.op != "tenon::fused") continue;
-    for (auto [after, before] : native.may_share[static_cast<size_t>(std::get<int64_t>(std::get<ir::Attribute>(node.args[0])))]) {
+    if (!ir::is_fused(node)) continue;
+    for (auto [after, before] : native.may_share[ir::group_of(node)]) {
       const auto& backs = native.graph.write_backs;
       bool is_wanted =
           std::any_of(backs.begin(), backs.end(), [&](const ir::WriteBack& w) { return w.input == before && w.value == after; });

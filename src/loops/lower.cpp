@@ -63,7 +63,6 @@ class Writer {
   void add_sizes() {
     int32_t variable = 0;
     indices_.resize(out_.buffers.size());
-    strides_.resize(out_.buffers.size());
     last_read_.assign(out_.buffers.size(), -1);
     is_inner_.resize(out_.buffers.size());
     for (const auto* dims : {&space_.kept, &space_.reduced})
@@ -81,7 +80,6 @@ class Writer {
         bool fastest = &dim == &dims->back() && space_.rows == (dims == &space_.reduced);
         for (size_t b = 0; b < out_.buffers.size(); ++b) {
           int64_t stride = dim.strides[b];
-          strides_[b].push_back(stride);
           if (stride == 0) continue;
           loop::Size size = fastest && stride == 1 ? loop::Size::constant(1) : param(stride);
           indices_[b].push_back({loop::Term::Kind::loop, variable, size});
@@ -187,10 +185,16 @@ class Writer {
       if (is_scratch || !is_whole) continue;
       for (size_t b = 0; b < inputs; ++b) {
         auto input = static_cast<int32_t>(b);
-        bool same_place = strides_[b] == strides_[store.buffer] && out_.kernel.buffers[b].type == out_.kernel.buffers[store.buffer].type;
+        bool same_place = have_same_strides(b, static_cast<size_t>(store.buffer)) &&
+                          out_.kernel.buffers[b].type == out_.kernel.buffers[store.buffer].type;
         if (same_place && last_read_[b] <= facts_[store.term].phase) out_.may_share.emplace_back(store.buffer, input);
       }
     }
+  }
+
+  bool have_same_strides(size_t a, size_t b) const {
+    auto same = [&](const Space::Dim& dim) { return dim.strides[a] == dim.strides[b]; };
+    return std::all_of(space_.kept.begin(), space_.kept.end(), same) && std::all_of(space_.reduced.begin(), space_.reduced.end(), same);
   }
 
   // Every loop has a variable of its own: those of this phase follow those of the one before.
@@ -284,9 +288,8 @@ class Writer {
   Lowered& out_;
   std::vector<Fact> facts_;
   std::vector<loop::Index> indices_;  // per buffer
-  std::vector<std::vector<int64_t>> strides_;
-  std::vector<int> last_read_;  // per buffer: in which phase
-  std::vector<bool> is_inner_;  // per buffer: differs along the reduced dimensions
+  std::vector<int> last_read_;        // per buffer: in which phase
+  std::vector<bool> is_inner_;        // per buffer: differs along the reduced dimensions
   std::vector<loop::Loop::Variable> inner_variables_;
   std::map<size_t, std::pair<int32_t, const Space::Dim*>> variable_of_;  // dimensions that stay apart
   int64_t inner_count_ = 1;

@@ -69,8 +69,6 @@ std::set<int> arguments_of(const Row& row, const ir::Node& node) {
   return out;
 }
 
-bool counts(const Expression& e) { return e.kind == Expression::Kind::count || std::any_of(e.operands.begin(), e.operands.end(), counts); }
-
 int depth(const Expression& e) {
   int deepest = 0;
   for (const Expression& operand : e.operands) deepest = std::max(deepest, depth(operand));
@@ -187,21 +185,10 @@ std::vector<bool> reduced_dims(const ir::Graph& graph, const ir::Node& node, con
   return out;
 }
 
-namespace {
-
-void find_along(const Expression& e, const ir::Node& node, std::vector<std::pair<ValueId, int>>& out) {
-  if (e.kind == Expression::Kind::argument && e.along >= 0 && static_cast<size_t>(e.argument) < node.args.size())
-    if (const auto* id = std::get_if<ValueId>(&node.args[e.argument]); id && *id != ir::kNoValue) out.emplace_back(*id, e.along);
-  for (const Expression& operand : e.operands) find_along(operand, node, out);
-}
-
-}  // namespace
-
 std::vector<std::pair<ValueId, int>> along_of(const ir::Node& node, const Row& row) {
   std::vector<std::pair<ValueId, int>> out;
-  for (const Expression& result : row.results) find_along(result, node, out);
-  std::sort(out.begin(), out.end());
-  out.erase(std::unique(out.begin(), out.end()), out.end());
+  for (auto [argument, dim] : row.along)
+    if (const auto* id = std::get_if<ValueId>(&node.args[argument]); id && *id != ir::kNoValue) out.emplace_back(*id, dim);
   return out;
 }
 
@@ -287,7 +274,7 @@ const Row* lowerable(const ir::Graph& graph, const ir::Node& node) {
     }
   }
   // A loss counts the elements of what it is a loss of, whatever that is broadcast to.
-  bool is_loss = row->reduced.kind == Reduced::Kind::none && std::any_of(row->results.begin(), row->results.end(), counts);
+  bool is_loss = row->reduced.kind == Reduced::Kind::none && row->counts;
   if (is_loss)
     if (const auto* id = std::get_if<ValueId>(&node.args[1]); !id || graph.values[*id].type.sizes != sizes_of(graph, node, *row))
       return nullptr;

@@ -161,6 +161,13 @@ Reduced parse_reduced(const std::string& text) {
   return {kind, std::atoi(text.c_str() + text.find('$') + 1)};
 }
 
+void note_facts(const Expression& e, Row& row) {
+  row.counts |= e.kind == Expression::Kind::count;
+  std::pair along{e.argument, e.along};
+  if (e.along >= 0 && std::find(row.along.begin(), row.along.end(), along) == row.along.end()) row.along.push_back(along);
+  for (const Expression& operand : e.operands) note_facts(operand, row);
+}
+
 void add_row(Table& table, const std::string& op, Typing typing, const std::string& reduced, const std::string& condition,
              const std::string& results) {
   Row row{typing, parse_reduced(reduced), {}, parse_results(results)};
@@ -169,6 +176,7 @@ void add_row(Table& table, const std::string& op, Typing typing, const std::stri
     row.conditions.push_back({std::atoi(condition.c_str() + at + 1), condition.substr(equals + 3, comma - equals - 3)});
     at = comma + 2;
   }
+  for (const Expression& result : row.results) note_facts(result, row);
   table.emplace(op, std::move(row));
 }
 

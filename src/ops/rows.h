@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tenon::ops {
@@ -42,8 +43,10 @@ struct Row {
   };
   Typing typing = Typing::value;
   Reduced reduced;
-  std::vector<Condition> conditions;  // all of which must hold
-  std::vector<Expression> results;    // then what is left in operands that are written without a word in the schema
+  std::vector<Condition> conditions;       // all of which must hold
+  std::vector<Expression> results;         // then what is left in operands that are written without a word in the schema
+  bool counts = false;                     // some expression has `count`
+  std::vector<std::pair<int, int>> along;  // arguments that lie along another dimension than the last, with that
 };
 
 // The row of an op ("aten::add.Tensor") for arguments of which `attribute(i)` gives the text of

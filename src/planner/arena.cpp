@@ -67,12 +67,21 @@ class Block {
   bool may_grow_ = true;
 };
 
-// Which value's memory each value lies in, and the last node that looks at it.
+// The first value in each memory, its root, and the last node that looks at it.
 class Lives {
  public:
-  Lives(const ir::Graph& graph, const ir::Reuse& reuse) : root_(graph.values.size()), end_(graph.values.size(), 0) {
-    for (size_t v = 0; v < root_.size(); ++v) root_[v] = static_cast<ValueId>(v);
-    handed_out_.assign(root_.size(), false);
+  Lives(const ir::Graph& graph, const ir::Reuse& reuse)
+      : root_(graph.values.size(), kNoValue), end_(graph.values.size(), 0), handed_out_(graph.values.size(), false) {
+    std::vector<ValueId> first(graph.values.size(), kNoValue);  // per memory
+    auto meet = [&](ValueId id) {
+      ValueId& root = first[static_cast<size_t>(reuse.buffer[id])];
+      if (root == kNoValue) root = id;
+      root_[id] = root;
+    };
+    for (const ir::Input& input : graph.inputs) {
+      meet(input.value);
+      handed_out_[input.value] = true;
+    }
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
       const ir::Node& node = graph.nodes[i];
       // Who knows what an op of others keeps.
@@ -81,18 +90,14 @@ class Lives {
         end_[root_[id]] = i;
         if (!is_known) handed_out_[root_[id]] = true;
       });
-      for (size_t w = 0; w < node.writes.size(); ++w)
-        if (reuse.in_place[i][w]) root_[node.writes[w].after] = root_[node.writes[w].before];
-      if (reuse.no_op[i]) root_[node.results[0].ids[0]] = root_[std::get<ValueId>(node.args[0])];
       ir::for_each_definition(node, [&](ValueId id) {
-        if (ValueId alias = graph.values[id].alias_of; alias != kNoValue) root_[id] = root_[alias];
+        meet(id);
         end_[root_[id]] = i;
       });
     }
     for (const ir::WriteBack& write : graph.write_backs) end_[root_[write.value]] = graph.nodes.size();
     for (ValueId id : graph.outputs)
       if (id != kNoValue) handed_out_[root_[id]] = true;
-    for (const ir::Input& input : graph.inputs) handed_out_[input.value] = true;
   }
 
   bool is_inside(ValueId id) const { return root_[id] == id && !handed_out_[id]; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ir/graph/group.h"
 #include "ir/graph/overlap.h"
 
 namespace tenon::planner {
@@ -33,6 +34,7 @@ class Planner {
       out_.written_already.push_back(buffer_[write.value] == buffer_[write.input] &&
                                      graph_.values[write.value].type == graph_.values[write.input].type);
     find_drops();
+    out_.buffer = buffer_;
     return std::move(out_);
   }
 
@@ -97,7 +99,7 @@ class Planner {
     if (!writable_[buffer]) return false;
     // A kernel reads an element of what it overwrites before it writes it, but knows of no other operand there.
     bool is_alone = true;
-    if (graph_.nodes[now].op == "tenon::fused")
+    if (ir::is_fused(graph_.nodes[now]))
       ir::for_each_operand(graph_.nodes[now], [&](ValueId id) { is_alone &= id == write.before || buffer_[id] != buffer; });
     if (!is_alone) return false;
     for (ValueId other : on_buffer_[buffer]) {
@@ -182,6 +184,7 @@ ir::Reuse no_reuse(const ir::Graph& graph) {
   for (auto& writes : reuse.in_place) writes.assign(writes.size(), false);
   reuse.no_op.assign(reuse.no_op.size(), false);
   reuse.written_already.assign(reuse.written_already.size(), false);
+  reuse.buffer.clear();
   return reuse;
 }
 

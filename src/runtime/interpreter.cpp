@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "ir/graph/group.h"
 #include "runtime/lease.h"
 
 namespace tenon::runtime {
@@ -61,7 +62,7 @@ Interpreter::Step Interpreter::call_step(const ir::Node& node) const {
 }
 
 Interpreter::Step Interpreter::kernel_step(const ir::Node& node) const {
-  Step step{std::nullopt, &kernels_[static_cast<size_t>(std::get<int64_t>(std::get<ir::Attribute>(node.args[0])))]};
+  Step step{std::nullopt, &kernels_[ir::group_of(node)]};
   for (size_t k = 1; k < node.args.size(); ++k) {
     Argument argument;
     argument.kind = Argument::Kind::tensor;
@@ -78,7 +79,7 @@ void Interpreter::build(ir::Reuse reuse) {
   steps_.reserve(graph_.nodes.size());
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     const ir::Node& node = graph_.nodes[i];
-    Step step = node.op == "tenon::fused" ? kernel_step(node) : call_step(node);
+    Step step = ir::is_fused(node) ? kernel_step(node) : call_step(node);
     step.results = node.results;
     step.writes = node.writes;
     step.in_place = std::move(reuse.in_place[i]);

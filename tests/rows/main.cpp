@@ -26,7 +26,7 @@ Tensors call(const c10::OperatorHandle& op, torch::jit::Stack stack, const Tenso
   op.callBoxed(&stack);
   Tensors out;
   for (const c10::IValue& value : stack)
-    if (value.isTensor() && value.toTensor().numel() > 0) out.push_back(value.toTensor());
+    if (value.isTensor()) out.push_back(value.toTensor());
   return out;
 }
 

@@ -15,7 +15,7 @@ torch::jit::Stack Sampler::make() {
   is_batch_norm_ = schema_.name().find("batch_norm") != std::string::npos;
   int64_t rank = is_batch_norm_ ? 2 + below(3) : keeps_last ? 2 + below(2) : 1 + below(3);
   bool reduces = row_.reduced.kind != ops::Reduced::Kind::none;
-  has_specials_ = !reduces && !is_batch_norm_ && chance(30);
+  has_specials_ = !reduces && chance(30);
   sizes_.clear();
   for (int64_t d = 0; d < rank; ++d) sizes_.push_back(kSizes[reduces ? 1 + below(6) : below(7)]);
   int64_t last = 1 + below(keeps_last ? rank - 1 : rank);

@@ -19,6 +19,11 @@ struct Group {
   std::vector<size_t> parts;                   // nodes that compute what an `aten::cat` of the group takes in, over its sizes
 };
 
+// A node that stands for a group: its first argument is the group's number.
+inline constexpr const char* kFused = "tenon::fused";
+inline bool is_fused(const Node& node) { return node.op == kFused; }
+inline size_t group_of(const Node& fused) { return static_cast<size_t>(std::get<int64_t>(std::get<Attribute>(fused.args[0]))); }
+
 // A group as a graph of its own. Values keep their numbers.
 Graph subgraph(const Graph& graph, const Group& group);
 

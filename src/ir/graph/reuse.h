@@ -14,6 +14,7 @@ struct Reuse {
   std::vector<bool> no_op;                  // a scatter whose source is already in its place
   std::vector<std::vector<ValueId>> drops;  // values that die with a node
   std::vector<bool> written_already;        // per write-back: done in place, nothing to copy
+  std::vector<int> buffer;                  // per value: the memory that it lies in, by number
 };
 
 // Memory for a run: one block, and the memory of results as long as these are not written.

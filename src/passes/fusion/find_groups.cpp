@@ -253,7 +253,7 @@ ir::Graph fuse(const ir::Graph& graph, const std::vector<ir::Group>& groups) {
     int g = group_of_node[i];
     if (g == kNone) out.nodes.push_back(graph.nodes[i]);
     if (g == kNone || groups[g].nodes.back() != i) continue;
-    ir::Node fused{.op = "tenon::fused"};
+    ir::Node fused{.op = ir::kFused};
     fused.args.emplace_back(ir::Attribute(static_cast<int64_t>(g)));
     for (ValueId id : groups[g].inputs) fused.args.emplace_back(id);
     for (ValueId id : groups[g].outputs) fused.results.push_back({false, {id}});
