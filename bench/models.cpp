@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <functional>
 #include <mutex>
+#include <regex>
 #include <string>
 #include <unordered_map>
 
@@ -121,6 +122,19 @@ void CountingAllocator::free(void* memory) {
   std::free(memory);
 }
 
+// Ops that stay calls of ATen, but for those that are to.
+void report_left(const std::string& name, const Explanation& why) {
+  const std::regex calls("aten::(mm|addmm|bmm|baddbmm|convolution|convolution_backward|_scaled_dot_product.*)");
+  size_t left = 0;
+  for (const auto& graph : why.graphs)
+    for (const auto& call : graph.left) {
+      if (std::regex_match(call.op, calls)) continue;
+      left += call.count;
+      std::fprintf(stderr, "%s: %zu x %s is left to ATen\n", name.c_str(), static_cast<size_t>(call.count), call.op.c_str());
+    }
+  report(("left " + name).c_str(), static_cast<double>(left), "ops", 0, 0);
+}
+
 // What a call needs at its peak: all that is allocated while it runs, results included, and the arena.
 template <class Model>
 void bench_memory(const std::string& name, Model model, const Tensor& input) {
@@ -131,9 +145,9 @@ void bench_memory(const std::string& name, Model model, const Tensor& input) {
   for (int i = 0; i < 4; ++i) compiled(input);
   size_t eager = counting.peak_of([&] { forward(input); }), ours = counting.peak_of([&] { compiled(input); }), arena = 0;
   for (const auto& graph : explain(compiled).graphs) arena = std::max(arena, graph.arena_bytes);
-  std::printf("{\"name\": \"memory %s\", \"figure\": %.4f, \"unit\": \"x eager\", \"eager_us\": %zu, \"ours_us\": %zu}\n", name.c_str(),
-              static_cast<double>(ours + arena) / static_cast<double>(eager), eager, ours + arena);
-  std::fflush(stdout);
+  auto bytes = [](size_t n) { return static_cast<double>(n) * 1e-6; };
+  report(("memory " + name).c_str(), bytes(ours + arena) / bytes(eager), "x eager", bytes(eager), bytes(ours + arena));
+  report_left(name, explain(compiled));
   if (std::getenv("TENON_BENCH_EXPLAIN")) std::fprintf(stderr, "%zu of it the arena\n%s\n", arena, explain(compiled).text().c_str());
 }
 
@@ -171,6 +185,7 @@ void bench_training(const char* name, torch::ScalarType dtype) {
   }
   auto [eager, mine] = medians([&] { theirs.step(ids); }, [&] { compiled(ids); }, 5);
   report(name, mine / eager, "x eager", eager, mine);
+  report_left(name, explain(compiled));
   if (std::getenv("TENON_BENCH_EXPLAIN")) std::fprintf(stderr, "%s\n", explain(compiled).text().c_str());
 }
 

@@ -13,13 +13,14 @@
 #include "runtime/widen.h"
 
 namespace tenon::driver {
-namespace {
 
-std::unique_ptr<const runtime::Interpreter> interpret(ir::Graph graph) {
+std::shared_ptr<const runtime::Interpreter> interpret(ir::Graph graph) {
   ir::Reuse reuse = planner::no_reuse(graph);
-  return std::make_unique<const runtime::Interpreter>(std::move(graph), std::move(reuse), std::vector<c10::IValue>(),
+  return std::make_shared<const runtime::Interpreter>(std::move(graph), std::move(reuse), std::vector<c10::IValue>(),
                                                       capture::keys_above_backends());
 }
+
+namespace {
 
 // Elements that are a little off.
 void nudge(at::Tensor& t, double by, at::Generator& generator) {
@@ -87,7 +88,7 @@ std::vector<Sample> KernelCheck::samples(const Tensors& inputs, const Tensors& o
   Tensors eager = eager_->run(inputs, kMode, scalars);
   Tensors wide = runtime::widen(truth_->graph(), inputs);
   Tensors truth = truth_->run(wide, kMode, scalars), noisy(outputs.size());
-  if (noise) {
+  if (noise && !units_.empty()) {
     at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(uint64_t{run});
     noisy = noisy_->run(runtime::with_noise(noisy_->graph(), units_, wide, run, generator), kMode, scalars);
   }

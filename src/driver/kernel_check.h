@@ -13,6 +13,9 @@
 
 namespace tenon::driver {
 
+// What runs a graph's ops one by one.
+std::shared_ptr<const runtime::Interpreter> interpret(ir::Graph graph);
+
 class KernelCheck {
  public:
   // `fraction` of the runs are compared. `serve_eager`: the program goes on with ATen's results even
@@ -32,7 +35,7 @@ class KernelCheck {
   bool serve_eager_, any_zero_ = false;
   runtime::KernelStep step_;
   std::shared_ptr<Quarantine> quarantine_;
-  std::unique_ptr<const runtime::Interpreter> eager_, truth_, noisy_;
+  std::shared_ptr<const runtime::Interpreter> eager_, truth_, noisy_;
   std::vector<double> units_;  // of the noise
   mutable std::atomic<size_t> runs_{0};
 };

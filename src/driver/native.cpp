@@ -154,10 +154,17 @@ Explanation::Kernel describe(const ir::Graph& graph, const ir::Group& group, con
 }
 
 // Views are left too, but do nothing.
+bool is_view(const ir::Graph& graph, const ir::Node& node) {
+  bool out = !node.results.empty() && node.writes.empty();
+  for (const ir::Result& result : node.results)
+    for (ir::ValueId id : result.ids) out &= id != ir::kNoValue && graph.values[id].alias_of != ir::kNoValue;
+  return out;
+}
+
 std::vector<Explanation::Call> left_to_aten(const ir::Graph& fused) {
   std::vector<Explanation::Call> out;
   for (const ir::Node& node : fused.nodes) {
-    if (ir::is_fused(node) || ops::view_kind(node.op) != ops::View::none) continue;
+    if (ir::is_fused(node) || is_view(fused, node)) continue;
     auto known = std::find_if(out.begin(), out.end(), [&](const Explanation::Call& call) { return call.op == node.op; });
     if (known == out.end())
       known = out.insert(out.end(), {node.op, 0, ops::has_row(node.op) ? "its row is not for these types or sizes" : "no row"});
@@ -184,10 +191,18 @@ void mark_writes(Native& native) {
   }
 }
 
-runtime::KernelStep make_step(const loops::Lowered& lowered, const CodePointer& code) {
+runtime::KernelStep make_step(const ir::Graph& graph, const ir::Group& group, const loops::Lowered& lowered, const CodePointer& code) {
   runtime::KernelStep step{code->run, code, {}, lowered.sizes, lowered.iterations};
   for (const loops::Number& number : lowered.numbers) step.numbers.emplace_back(number.scalar, number.known);
   step.grain = std::max<int64_t>(1, grain() * lowered.iterations / std::max<int64_t>(1, lowered.elements));
+  for (const ir::Range& range : group.ranges) {
+    auto input = std::find(group.inputs.begin(), group.inputs.end(), range.index) - group.inputs.begin();
+    step.ranges.push_back({static_cast<size_t>(input), range.extent, range.exempt});
+  }
+  if (!step.ranges.empty())
+    step.by_aten = [ops = interpret(ir::subgraph(graph, group))](std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) {
+      return ops->run(std::move(inputs), runtime::RunMode::kernels, scalars);
+    };
   return step;
 }
 
@@ -201,7 +216,7 @@ Native make_native(const ir::Graph& graph, double verify, std::shared_ptr<Quaran
   std::vector<CodePointer> codes = compile_all(lowered);
   Native native;
   for (size_t g = 0; g < groups.size(); ++g) {
-    runtime::KernelStep step = make_step(lowered[g], codes[g]);
+    runtime::KernelStep step = make_step(graph, groups[g], lowered[g], codes[g]);
     if (check_all || verify > 0) {
       auto check = std::make_shared<const KernelCheck>(graph, groups[g], check_all ? 1 : verify, check_all, step, quarantine);
       step.check = [check](auto inputs, auto outputs, auto scalars) { (*check)(inputs, outputs, scalars); };

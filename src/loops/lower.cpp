@@ -67,7 +67,7 @@ class Writer {
     is_inner_.resize(out_.buffers.size());
     for (const auto* dims : {&space_.kept, &space_.reduced})
       for (const Space::Dim& dim : *dims) {
-        if (dim.of >= 0) variable_of_[static_cast<size_t>(dim.of)] = {variable, &dim};
+        if (dim.of >= 0) variable_of_[static_cast<size_t>(dim.of)] = variable;
         loop::Loop::Variable v{variable++, param(dim.extent)};
         if (dims == &space_.kept) out_.kernel.outer.variables.push_back(v);
         else inner_variables_.push_back(v);
@@ -231,15 +231,14 @@ class Writer {
     block.statements.push_back({loop::Store{store.buffer, index(store.buffer), value}});
   }
 
-  // A part of a cat is read where it lies, counted from its own first element.
-  loop::Load load_of(const Term& t, loop::Reg reg, const std::vector<loop::Reg>& mask) {
+  loop::Load load_of(const Term& t, loop::Reg reg, const std::vector<loop::Reg>& operands) {
     loop::Load load{reg, t.which, index(t.which)};
-    last_read_[t.which] = std::max(last_read_[t.which], mask.empty() ? phase_ : kAnywhere);
-    if (mask.empty()) return load;
-    const Part& part = terms_.parts()[static_cast<size_t>(t.part)];
-    int64_t stride = variable_of_.at(part.dim).second->strides[static_cast<size_t>(t.which)];
-    if (part.begin > 0 && stride != 0) load.index.push_back({loop::Term::Kind::one, 0, param(-part.begin * stride)});
-    load.mask = mask[0];
+    last_read_[t.which] = std::max(last_read_[t.which], t.access < 0 ? phase_ : kAnywhere);
+    if (t.access < 0) return load;
+    const Access& access = terms_.accesses()[static_cast<size_t>(t.access)];
+    if (access.offset != 0) load.index.push_back({loop::Term::Kind::one, 0, param(access.offset)});
+    if (access.index_stride != 0) load.index.push_back({loop::Term::Kind::reg, operands.back(), param(access.index_stride)});
+    if (access.has_mask) load.mask = operands[0];
     return load;
   }
 
@@ -268,7 +267,7 @@ class Writer {
         block.statements.push_back({load_of(t, reg, operands)});
         break;
       case Term::Kind::position:
-        block.statements.push_back({loop::LoopIndex{reg, variable_of_.at(static_cast<size_t>(t.which)).first}});
+        block.statements.push_back({loop::LoopIndex{reg, variable_of_.at(static_cast<size_t>(t.which))}});
         break;
       case Term::Kind::constant:
         if (ir::is_floating(t.type)) block.statements.push_back({loop::Constant{reg, t.type, std::bit_cast<double>(t.bits)}});
@@ -291,7 +290,7 @@ class Writer {
   std::vector<int> last_read_;        // per buffer: in which phase
   std::vector<bool> is_inner_;        // per buffer: differs along the reduced dimensions
   std::vector<loop::Loop::Variable> inner_variables_;
-  std::map<size_t, std::pair<int32_t, const Space::Dim*>> variable_of_;  // dimensions that stay apart
+  std::map<size_t, int32_t> variable_of_;  // dimensions that stay apart
   int64_t inner_count_ = 1;
   std::vector<Store> stores_;
   std::map<TermId, int32_t> kept_;  // in a buffer
@@ -310,9 +309,7 @@ Lowered lower(const ir::Graph& graph, const ir::Group& group, const std::string&
   out.kernel.name = name;
   out.kernel.outer.kind = loop::Loop::Kind::parallel;
   Terms terms(graph, group, out.buffers);
-  std::vector<size_t> apart;
-  for (const Part& part : terms.parts()) apart.push_back(part.dim);
-  Space space = space_of(graph, group, out.buffers, apart);
+  Space space = space_of(graph, group, out.buffers, terms.positions());
   out.numbers = terms.numbers();
   Writer(terms, space, out).write(group.inputs.size());
   out.kernel.scalars = static_cast<int32_t>(out.numbers.size());

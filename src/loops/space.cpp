@@ -3,9 +3,6 @@
 #include <algorithm>
 
 namespace tenon::loops {
-namespace {
-
-// A buffer's strides along the dimensions of the group.
 std::vector<int64_t> strides_of(const ir::Graph& graph, const ir::Group& group, ir::ValueId id) {
   const ir::TensorType& type = graph.values[id].type;
   std::vector<int64_t> out(group.sizes.size(), 0);
@@ -16,16 +13,15 @@ std::vector<int64_t> strides_of(const ir::Graph& graph, const ir::Group& group, 
       if (!group.reduced[d]) out[d] = type.strides[next++];
     return out;
   }
-  auto along = std::find_if(group.along.begin(), group.along.end(), [&](const auto& a) { return a.first == id; });
-  if (along != group.along.end()) {
-    if (type.sizes[0] != 1) out[static_cast<size_t>(along->second)] = type.strides[0];
-    return out;
-  }
+  auto placed = std::find_if(group.placed.begin(), group.placed.end(), [&](const ir::Placed& p) { return p.id == id; });
+  if (placed != group.placed.end()) return placed->strides;
   size_t missing = out.size() - type.sizes.size();  // sizes are aligned at the end
   for (size_t d = missing; d < out.size(); ++d)
     if (type.sizes[d - missing] != 1) out[d] = type.strides[d - missing];
   return out;
 }
+
+namespace {
 
 // Neighbours that can be counted through as one become one.
 std::vector<Space::Dim> joined(std::vector<Space::Dim> dims) {

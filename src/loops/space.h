@@ -20,6 +20,9 @@ struct Space {
   bool rows = false;         // the dimension that runs fastest in memory is a reduced one
 };
 
+// A buffer's strides along the dimensions of the group.
+std::vector<int64_t> strides_of(const ir::Graph& graph, const ir::Group& group, ir::ValueId id);
+
 // `apart`: dimensions of the group that stay loops of their own.
 Space space_of(const ir::Graph& graph, const ir::Group& group, const std::vector<ir::ValueId>& buffers, const std::vector<size_t>& apart);
 

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <limits>
 
 #include "base/error.h"
+#include "loops/space.h"
+#include "ops/placement.h"
 
 namespace tenon::loops {
 
@@ -11,39 +15,104 @@ using ir::DType;
 using ir::ValueId;
 namespace loop = ir::loop;
 
-Terms::Terms(const ir::Graph& graph, const ir::Group& group, const std::vector<ValueId>& buffers) : graph_(graph), buffers_(buffers) {
+Terms::Terms(const ir::Graph& graph, const ir::Group& group, const std::vector<ValueId>& buffers)
+    : graph_(graph), group_(group), buffers_(buffers) {
   for (size_t i : group.parts)
     for (ValueId id : ops::results_of(graph.nodes[i]))
       if (id != ir::kNoValue) part_nodes_[id] = i;
   for (size_t i : group.nodes) {
     if (std::find(group.parts.begin(), group.parts.end(), i) != group.parts.end()) continue;
-    if (auto cat = ops::lowerable_cat(graph, graph.nodes[i])) add_cat(graph.nodes[i], *cat);
+    if (auto pieces = ops::pieces_of(graph, graph.nodes[i])) add_pieces(graph.nodes[i], *pieces);
+    else if (auto pool = ops::pool_of(graph, graph.nodes[i])) add_pool(graph.nodes[i], *pool);
     else add_node(graph.nodes[i]);
   }
 }
 
+TermId Terms::position(size_t dim) {
+  if (group_.sizes[dim] == 1) return integer(0);
+  if (std::find(positions_.begin(), positions_.end(), dim) == positions_.end()) positions_.push_back(dim);
+  return add({Term::Kind::position, DType::i64, static_cast<int32_t>(dim), -1, 0, {}});
+}
+
+TermId Terms::both(TermId a, TermId b) { return compute(loop::Op::bit_and, DType::boolean, {a, b}); }
+
+TermId Terms::is_between(TermId term, int64_t begin, int64_t end) {
+  TermId from = compute(loop::Op::ge, DType::i64, {term, integer(begin)});
+  return both(from, compute(loop::Op::lt, DType::i64, {term, integer(end)}));
+}
+
 // Which operand an element comes from, its position says.
-void Terms::add_cat(const ir::Node& node, const ops::Cat& cat) {
+void Terms::add_pieces(const ir::Node& node, const ops::Pieces& pieces) {
   ValueId result = ops::results_of(node)[0];
-  DType dtype = graph_.values[result].type.dtype;
+  DType dtype = graph_.values[result].type.dtype, wide = ops::register_type(dtype);
   std::vector<TermId> values;
-  std::vector<int64_t> ends;
-  for (ValueId id : cat.operands) {
-    int64_t begin = ends.empty() ? 0 : ends.back();
-    ends.push_back(begin + graph_.values[id].type.sizes[cat.dim]);
-    Part part{cat.dim, begin, ends.back()};
+  for (size_t i = 0; i < pieces.pieces.size(); ++i) {
+    const auto& [id, end] = pieces.pieces[i];
+    if (id == ir::kNoValue) {
+      values.push_back(constant(int64_t{0}, wide));
+      continue;
+    }
+    Part part{pieces.dim, i == 0 ? 0 : pieces.pieces[i - 1].end, end};
     auto known = std::find(parts_.begin(), parts_.end(), part);
     part_ = static_cast<int32_t>(known - parts_.begin());
     if (known == parts_.end()) parts_.push_back(part);
-    values.push_back(element(id, dtype));
+    values.push_back(cast(element(id, dtype), dtype, wide));
     part_ = kWhole;
   }
-  DType wide = ops::register_type(dtype);
-  TermId out = cast(values.back(), dtype, wide);
+  TermId out = values.back();
   for (size_t i = values.size() - 1; i-- > 0;) {
-    TermId before = compute(loop::Op::lt, DType::i64, {position(cat.dim), constant(ends[i], DType::i64)});
-    out = compute(loop::Op::select, wide, {before, cast(values[i], dtype, wide), out});
+    TermId before = compute(loop::Op::lt, DType::i64, {position(pieces.dim), integer(pieces.pieces[i].end)});
+    out = compute(loop::Op::select, wide, {before, values[i], out});
   }
+  known_[{result, dtype, kWhole}] = cast(out, wide, dtype);
+}
+
+// One element of every window; `is_inside` has where that is one of the source's.
+TermId Terms::window_element(const ops::Pool& pool, int64_t row, int64_t column, TermId& is_inside) {
+  const std::vector<int64_t>& sizes = group_.sizes;
+  Access access;
+  is_inside = kWhole;
+  for (size_t w = 0; w < 2; ++w) {
+    const auto& window = pool.windows[w];
+    int64_t from = (w == 0 ? row : column) * window.dilation - window.padding;  // in the first window
+    access.offset += from * window.step;
+    size_t dim = sizes.size() - 2 + w;
+    int64_t last = from + (sizes[dim] - 1) * window.stride;
+    if (from >= 0 && last < window.extent) continue;
+    TermId at =
+        compute(loop::Op::add, DType::i64, {compute(loop::Op::mul, DType::i64, {position(dim), integer(window.stride)}), integer(from)});
+    TermId here = is_between(at, 0, window.extent);
+    is_inside = is_inside == kWhole ? here : both(is_inside, here);
+  }
+  access.has_mask = is_inside != kWhole;
+  std::vector<TermId> operands;
+  if (access.has_mask) operands.push_back(is_inside);
+  DType dtype = graph_.values[pool.source.id].type.dtype;
+  return cast(load(pool.source.id, access, std::move(operands)), dtype, ops::register_type(dtype));
+}
+
+// As ATen's loop has it: the first of two zeros stays, a NaN wins.
+TermId Terms::larger(TermId before, TermId value, DType type) {
+  TermId is_larger = compute(loop::Op::gt, type, {value, before}), is_nan = compute(loop::Op::ne, type, {value, value});
+  return compute(loop::Op::select, type, {compute(loop::Op::bit_or, DType::boolean, {is_larger, is_nan}), value, before});
+}
+
+void Terms::add_pool(const ir::Node& node, const ops::Pool& pool) {
+  ValueId result = ops::results_of(node)[0];
+  DType dtype = graph_.values[result].type.dtype, wide = ops::register_type(dtype);
+  TermId none = constant(-std::numeric_limits<double>::infinity(), wide);
+  TermId out = pool.is_mean ? constant(int64_t{0}, wide) : none, count = constant(int64_t{0}, wide);
+  for (int64_t row = 0; row < pool.windows[0].size; ++row)
+    for (int64_t column = 0; column < pool.windows[1].size; ++column) {
+      TermId is_inside, one = constant(int64_t{1}, wide);
+      TermId value = window_element(pool, row, column, is_inside);
+      if (is_inside != kWhole && !pool.is_mean) value = compute(loop::Op::select, wide, {is_inside, value, none});
+      if (is_inside != kWhole && !pool.counts_padding) one = compute(loop::Op::select, wide, {is_inside, one, constant(int64_t{0}, wide)});
+      out = pool.is_mean ? compute(loop::Op::add, wide, {out, value}) : larger(out, value, wide);
+      count = compute(loop::Op::add, wide, {count, one});
+    }
+  if (pool.divisor) count = constant(*pool.divisor, wide);
+  if (pool.is_mean) out = compute(loop::Op::div, wide, {out, count});
   known_[{result, dtype, kWhole}] = cast(out, wide, dtype);
 }
 
@@ -100,10 +169,15 @@ TermId Terms::number(const Number& number, DType type) {
   return add({Term::Kind::scalar, type, which, -1, 0, {}});
 }
 
-TermId Terms::is_in(const Part& part) {
-  TermId from = compute(loop::Op::ge, DType::i64, {position(part.dim), constant(part.begin, DType::i64)});
-  TermId to = compute(loop::Op::lt, DType::i64, {position(part.dim), constant(part.end, DType::i64)});
-  return compute(loop::Op::bit_and, DType::boolean, {from, to});
+TermId Terms::load(ValueId id, const Access& access, std::vector<TermId> operands) {
+  auto buffer = static_cast<int32_t>(std::find(buffers_.begin(), buffers_.end(), id) - buffers_.begin());
+  int32_t which = -1;
+  if (access != Access()) {
+    auto known = std::find(accesses_.begin(), accesses_.end(), access);
+    which = static_cast<int32_t>(known - accesses_.begin());
+    if (known == accesses_.end()) accesses_.push_back(access);
+  }
+  return add({Term::Kind::load, graph_.values[id].type.dtype, buffer, which, 0, std::move(operands)});
 }
 
 // A tensor's element, in this type.
@@ -117,10 +191,14 @@ TermId Terms::element(ValueId id, DType type) {
       add_node(graph_.nodes[node->second]);
       std::tie(node_, type_, rounds_to_, count_) = outer;
     } else {
-      auto buffer = std::find(buffers_.begin(), buffers_.end(), id) - buffers_.begin();
+      Access access;
       std::vector<TermId> mask;
-      if (part_ != kWhole) mask.push_back(is_in(parts_[static_cast<size_t>(part_)]));
-      known_[{id, dtype, part_}] = add({Term::Kind::load, dtype, static_cast<int32_t>(buffer), part_, 0, std::move(mask)});
+      if (part_ != kWhole) {
+        const Part& part = parts_[static_cast<size_t>(part_)];
+        access = {-part.begin * strides_of(graph_, group_, id)[part.dim], true};
+        mask.push_back(is_between(position(part.dim), part.begin, part.end));
+      }
+      known_[{id, dtype, part_}] = load(id, access, std::move(mask));
     }
   }
   TermId term = known_.at({id, dtype, part_});
@@ -152,12 +230,10 @@ TermId Terms::number_tensor(const ir::NumberTensor& n, DType type) {
   return constant(static_cast<int64_t>(std::get<bool>(n.number)), type);
 }
 
-bool Terms::is_absent(const ops::Expression& e) const {
-  return e.kind == ops::Expression::Kind::argument && !e.operands.empty() && ops::is_absent(node_->args[e.argument]);
-}
+bool Terms::is_absent(const ops::Expression& e) const { return ops::default_of(e) && ops::is_absent(node_->args[e.argument]); }
 
 bool Terms::is_one(const ops::Expression& e) const {
-  if (is_absent(e)) return is_one(e.operands[0]);
+  if (is_absent(e)) return is_one(*ops::default_of(e));
   if (e.kind == ops::Expression::Kind::number) return e.number == 1;
   return e.kind == ops::Expression::Kind::argument && ir::plain_text(node_->args[e.argument]) == "1";
 }
@@ -170,9 +246,54 @@ static loop::Reduction::Kind reduction_kind(const std::string& name) {
 }
 
 // In the row's type.
+TermId Terms::indexed(const ops::Expression& e) {
+  ValueId id = std::get<ValueId>(node_->args[e.argument]);
+  const ir::TensorType& type = graph_.values[id].type;
+  std::vector<TermId> operands;
+  TermId index = argument(e.operands[0].argument, DType::i64);
+  if (e.exempt >= 0) operands.push_back(compute(loop::Op::ne, DType::i64, {index, argument(e.exempt, DType::i64)}));
+  operands.push_back(index);
+  Access access{0, e.exempt >= 0, type.strides[*ops::resolve(*e.dim, *node_, type.sizes.size())]};
+  return cast(cast(load(id, access, std::move(operands)), type.dtype, ops::register_type(type.dtype)), ops::register_type(type.dtype),
+              type_);
+}
+
+bool Terms::is_integral(const ops::Expression& e) const {
+  using Kind = ops::Expression::Kind;
+  if (e.kind == Kind::argument) {
+    const auto* id = std::get_if<ValueId>(&node_->args[e.argument]);
+    return id ? ir::is_integer(graph_.values[*id].type.dtype)
+              : std::holds_alternative<int64_t>(std::get<ir::Attribute>(node_->args[e.argument]));
+  }
+  if (e.kind == Kind::function) return std::all_of(e.operands.begin(), e.operands.end(), [&](const auto& o) { return is_integral(o); });
+  return e.kind == Kind::position || (e.kind == Kind::number && e.number == std::floor(e.number));
+}
+
+// A position, or indices in a row of floating-point numbers.
+bool Terms::has_place(const ops::Expression& e) const {
+  if (e.kind == ops::Expression::Kind::position) return true;
+  if (e.kind == ops::Expression::Kind::argument && ir::is_floating(type_)) return std::holds_alternative<ValueId>(node_->args[e.argument]);
+  return std::any_of(e.operands.begin(), e.operands.end(), [&](const auto& o) { return has_place(o); });
+}
+
+TermId Terms::integral(const ops::Expression& e) {
+  using Kind = ops::Expression::Kind;
+  if (e.kind == Kind::position) return position(*ops::resolve(*e.dim, *node_, group_.sizes.size()));
+  if (e.kind == Kind::argument) return argument(e.argument, DType::i64);
+  if (e.kind == Kind::number) return integer(static_cast<int64_t>(e.number));
+  loop::Op op;
+  if (!loop::op_from_name(e.function, op)) throw InternalError("the loop language has no " + e.function);
+  std::vector<TermId> operands;
+  for (const ops::Expression& operand : e.operands) operands.push_back(integral(operand));
+  return compute(op, DType::i64, std::move(operands));
+}
+
+// In the row's type.
 TermId Terms::value(const ops::Expression& e) {
   using Kind = ops::Expression::Kind;
-  if (is_absent(e)) return value(e.operands[0]);
+  if (is_absent(e)) return value(*ops::default_of(e));
+  if (e.kind == Kind::indexed) return indexed(e);
+  if (e.kind == Kind::position) return cast(integral(e), DType::i64, type_);
   if (e.kind == Kind::argument) return cast(cast(argument(e.argument, type_), type_, rounds_to_), rounds_to_, type_);
   if (e.kind == Kind::number) return constant(e.number, type_);
   if (e.kind == Kind::count) return number({ir::kNoScalar, static_cast<double>(count_)}, type_);
@@ -210,6 +331,8 @@ TermId Terms::condition(const ops::Expression& e) {
     return add({Term::Kind::reduce, DType::boolean, static_cast<int32_t>(reduction_kind(e.function)), -1, 0, {condition(e.operands[0])}});
   loop::Op op;
   if (e.kind != Kind::function || !loop::op_from_name(e.function, op)) throw InternalError("'" + e.function + "' is no condition");
+  if (loop::op_kind(op) == loop::OpKind::compare && is_integral(e) && has_place(e))
+    return compute(op, DType::i64, {integral(e.operands[0]), integral(e.operands[1])});
   if (loop::op_kind(op) == loop::OpKind::compare) return compute(op, type_, {value(e.operands[0]), value(e.operands[1])});
   std::vector<TermId> operands;
   for (const ops::Expression& operand : e.operands) operands.push_back(condition(operand));

@@ -4,15 +4,17 @@
 #include <set>
 
 #include "ir/loop/loop.h"
+#include "ops/placement.h"
 
 namespace tenon::ops {
-namespace {
 
 using ir::DType;
 using ir::ValueId;
 namespace loop = ir::loop;
 
 bool has_registers(DType dtype) { return ir::is_floating(dtype) || ir::is_integer(dtype) || dtype == DType::boolean; }
+
+namespace {
 
 // Whether an expression has a meaning in this type. `is_condition`: it is wanted as a bool, whatever the type of what it compares.
 bool fits(const Expression& e, DType type, bool is_condition) {
@@ -23,6 +25,7 @@ bool fits(const Expression& e, DType type, bool is_condition) {
   bool of_bools = is_condition && kind == OpKind::integral;
   if (kind == OpKind::integral && !of_bools && ir::is_floating(type)) return false;
   if ((kind == OpKind::arithmetic || kind == OpKind::real) && type == DType::boolean) return false;
+  if (is_function && op == loop::Op::div && !ir::is_floating(type)) return false;           // eager divides integers as floats
   if (kind == OpKind::real && op != loop::Op::fma && !ir::is_floating(type)) return false;  // of integers fma is two ops
   bool is_logic = e.function == "any" || e.function == "all";
   if (e.kind == Expression::Kind::reduction && is_logic != (type == DType::boolean)) return false;
@@ -34,7 +37,8 @@ bool fits(const Expression& e, DType type, bool is_condition) {
 }
 
 bool only_chooses(const Expression& e) {
-  return e.kind == Expression::Kind::argument || (e.kind == Expression::Kind::function && e.function == "select");
+  return e.kind == Expression::Kind::argument || e.kind == Expression::Kind::indexed ||
+         (e.kind == Expression::Kind::function && e.function == "select");
 }
 
 const ir::NumberTensor* number_tensor(const ir::Argument& arg) {
@@ -57,9 +61,9 @@ bool is_floating_number(const ir::Argument& arg) {
 }
 
 void arguments_of(const Expression& e, const ir::Node& node, std::set<int>& out) {
-  bool is_given = e.kind == Expression::Kind::argument &&
-                  (e.operands.empty() || (static_cast<size_t>(e.argument) < node.args.size() && !is_absent(node.args[e.argument])));
-  if (is_given) out.insert(e.argument);
+  bool is_argument = e.kind == Expression::Kind::argument || e.kind == Expression::Kind::indexed;
+  bool is_given = !default_of(e) || (static_cast<size_t>(e.argument) < node.args.size() && !is_absent(node.args[e.argument]));
+  if (is_argument && is_given) out.insert(e.argument);
   for (const Expression& operand : e.operands) arguments_of(operand, node, out);
 }
 
@@ -154,7 +158,7 @@ int depth(const Row& row) {
 
 const std::vector<int64_t>& sizes_of(const ir::Graph& graph, const ir::Node& node, const Row& row) {
   bool reduces = row.reduced.kind != Reduced::Kind::none;
-  return graph.values[reduces ? std::get<ValueId>(node.args[0]) : results_of(node)[0]].type.sizes;
+  return graph.values[reduces ? std::get<ValueId>(node.args[row.reduced.of]) : results_of(node)[0]].type.sizes;
 }
 
 std::vector<bool> reduced_dims(const ir::Graph& graph, const ir::Node& node, const Row& row) {
@@ -185,13 +189,6 @@ std::vector<bool> reduced_dims(const ir::Graph& graph, const ir::Node& node, con
   return out;
 }
 
-std::vector<std::pair<ValueId, int>> along_of(const ir::Node& node, const Row& row) {
-  std::vector<std::pair<ValueId, int>> out;
-  for (auto [argument, dim] : row.along)
-    if (const auto* id = std::get_if<ValueId>(&node.args[argument]); id && *id != ir::kNoValue) out.emplace_back(*id, dim);
-  return out;
-}
-
 DType compute_type(const ir::Graph& graph, const ir::Node& node, const Row& row) {
   if (row.typing == Typing::logic) return DType::boolean;
   if (row.typing == Typing::value) {
@@ -206,17 +203,22 @@ DType operand_type(const ir::Graph& graph, const ir::Node& node, const Row& row)
 
 namespace {
 
+// Also in that of channels_last.
+bool is_in_order(const ir::TensorType& type) {
+  std::vector<int64_t> sizes = type.sizes, strides = type.strides;
+  if (strides == ir::contiguous_strides(sizes)) return true;
+  if (sizes.size() < 4) return false;
+  std::rotate(sizes.begin() + 1, sizes.begin() + 2, sizes.end());
+  std::rotate(strides.begin() + 1, strides.begin() + 2, strides.end());
+  return strides == ir::contiguous_strides(sizes);
+}
+
 bool broadcasts(const std::vector<int64_t>& from, const std::vector<int64_t>& to) {
   if (from.size() > to.size()) return false;
   size_t missing = to.size() - from.size();
   for (size_t d = 0; d < from.size(); ++d)
     if (from[d] != 1 && from[d] != to[d + missing]) return false;
   return true;
-}
-
-bool lies_along(const ir::Graph& graph, const std::pair<ValueId, int>& along, const std::vector<int64_t>& sizes) {
-  auto [id, dim] = along;
-  return static_cast<size_t>(dim) < sizes.size() && graph.values[id].type.sizes == std::vector<int64_t>{sizes[static_cast<size_t>(dim)]};
 }
 
 // Results are as large as what is computed over, or without the reduced dimensions.
@@ -228,7 +230,8 @@ bool fits_results(const ir::Graph& graph, const ir::Node& node, const Row& row) 
   bool writes_besides = results.size() == node.results.size() + node.writes.size();
   if (!node.writes.empty() && !is_in_place && !writes_besides) return false;
   bool reduces = row.reduced.kind != Reduced::Kind::none;
-  if (reduces && (node.args.empty() || !std::holds_alternative<ValueId>(node.args[0]) || is_absent(node.args[0]))) return false;
+  auto of = static_cast<size_t>(row.reduced.of);
+  if (reduces && (node.args.size() <= of || !std::holds_alternative<ValueId>(node.args[of]) || is_absent(node.args[of]))) return false;
   if (!reduces && results[0] == ir::kNoValue) return false;
   const std::vector<int64_t>& sizes = sizes_of(graph, node, row);
   if (std::count(sizes.begin(), sizes.end(), 0) > 0) return false;
@@ -258,17 +261,21 @@ bool fits_results(const ir::Graph& graph, const ir::Node& node, const Row& row) 
 }  // namespace
 
 const Row* lowerable(const ir::Graph& graph, const ir::Node& node) {
-  const Row* row = find_row(node.op, [&](int i) { return ir::plain_text(node.args[i]); });
+  const Row* row = find_row(node.op, [&](int i) {
+    const auto* id = std::get_if<ValueId>(&node.args[i]);
+    return id && *id != ir::kNoValue && is_in_order(graph.values[*id].type) ? "in order" : ir::plain_text(node.args[i]);
+  });
   if (!row || !fits_results(graph, node, *row)) return nullptr;
   std::set<int> arguments = arguments_of(*row, node);
-  std::vector<std::pair<ValueId, int>> channels = along_of(node, *row);
+  auto placed = placed_of(graph, node, *row);
+  if (!placed) return nullptr;
   for (int i : arguments) {
     if (static_cast<size_t>(i) >= node.args.size()) return nullptr;
     if (const auto* id = std::get_if<ValueId>(&node.args[i])) {
       if (*id == ir::kNoValue || !has_registers(graph.values[*id].type.dtype)) return nullptr;
       const std::vector<int64_t>& sizes = sizes_of(graph, node, *row);
-      auto along = std::find_if(channels.begin(), channels.end(), [&](const auto& c) { return c.first == *id; });
-      if (along == channels.end() ? !broadcasts(graph.values[*id].type.sizes, sizes) : !lies_along(graph, *along, sizes)) return nullptr;
+      bool is_placed = std::any_of(placed->begin(), placed->end(), [&](const ir::Placed& p) { return p.id == *id; });
+      if (!is_placed && !broadcasts(graph.values[*id].type.sizes, sizes)) return nullptr;
     } else if (!is_real_number(node.args[i])) {
       return nullptr;
     }
@@ -291,24 +298,6 @@ const Row* lowerable(const ir::Graph& graph, const ir::Node& node) {
     if (wider && !only_chooses(row->results[0])) return nullptr;
   }
   return row;
-}
-
-std::optional<Cat> lowerable_cat(const ir::Graph& graph, const ir::Node& node) {
-  constexpr size_t kMost = 4;  // each is one more masked load
-  if (node.op != "aten::cat" || node.args.size() != 2) return std::nullopt;
-  const auto* list = std::get_if<ir::ValueList>(&node.args[0]);
-  const auto* attribute = std::get_if<ir::Attribute>(&node.args[1]);
-  const auto* dim = attribute ? std::get_if<int64_t>(attribute) : nullptr;
-  ValueId result = results_of(node)[0];
-  if (!list || !dim || list->ids.size() < 2 || list->ids.size() > kMost || result == ir::kNoValue) return std::nullopt;
-  const ir::TensorType& type = graph.values[result].type;
-  if (!has_registers(type.dtype) || std::count(type.sizes.begin(), type.sizes.end(), 0) > 0) return std::nullopt;
-  for (ValueId id : list->ids) {
-    if (id == ir::kNoValue || graph.values[id].type.dtype != type.dtype || graph.values[id].type.sizes.size() != type.sizes.size())
-      return std::nullopt;
-    if (std::count(graph.values[id].type.sizes.begin(), graph.values[id].type.sizes.end(), 0) > 0) return std::nullopt;
-  }
-  return Cat{list->ids, static_cast<size_t>(*dim < 0 ? *dim + static_cast<int64_t>(type.sizes.size()) : *dim)};
 }
 
 }  // namespace tenon::ops

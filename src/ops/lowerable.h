@@ -1,7 +1,6 @@
 // Which nodes of a graph their row of pointwise.def or reductions.def can compute, and how.
 #pragma once
 
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -13,16 +12,10 @@ namespace tenon::ops {
 // The row of a node that can become part of a kernel, or null.
 const Row* lowerable(const ir::Graph& graph, const ir::Node& node);
 
-// An `aten::cat` that can: its operands, and the dimension along which they follow each other.
-struct Cat {
-  std::vector<ir::ValueId> operands;
-  size_t dim = 0;
-};
-std::optional<Cat> lowerable_cat(const ir::Graph& graph, const ir::Node& node);
-
 // The type in which a row computes on this node; bf16 and f16 are computed in f32.
 ir::DType compute_type(const ir::Graph& graph, const ir::Node& node, const Row& row);
 ir::DType register_type(ir::DType dtype);
+bool has_registers(ir::DType dtype);  // at all
 // The type to which ATen converts the operands of a comparison first.
 ir::DType operand_type(const ir::Graph& graph, const ir::Node& node, const Row& row);
 
@@ -32,9 +25,6 @@ std::vector<bool> reduced_dims(const ir::Graph& graph, const ir::Node& node, con
 
 // Reductions of reductions: how often a row must be gone over before its results are known.
 int depth(const Row& row);
-
-// Operands of one dimension that a row takes along another one than the last, with that.
-std::vector<std::pair<ir::ValueId, int>> along_of(const ir::Node& node, const Row& row);
 
 // The values that a node of a row defines, kNoValue where it has none: results, then what it writes besides.
 std::vector<ir::ValueId> results_of(const ir::Node& node);

@@ -111,13 +111,20 @@ class Parser {
     if (c == '$') {
       ++at_;
       Expression argument{Expression::Kind::argument, static_cast<int>(digits()), 0, "", {}};
-      if (accept("@")) argument.along = static_cast<int>(digits());
+      if (accept("@")) argument.dim = dim();
+      if (accept("[")) argument = indexed(argument.argument);
       if (accept("??")) argument.operands.push_back(primary());
       return argument;
     }
     if (std::isdigit(static_cast<unsigned char>(c))) return {Expression::Kind::number, 0, digits(), "", {}};
     std::string name = word();
     if (name == "count") return {Expression::Kind::count, 0, 0, "", {}};
+    if (name == "position") {
+      expect("(");
+      Expression position{.kind = Expression::Kind::position, .dim = dim()};
+      expect(")");
+      return position;
+    }
     if (auto known = names_.find(name); known != names_.end()) return known->second;
     if (name.empty()) fail();
     expect("(");
@@ -126,6 +133,24 @@ class Parser {
     expect(")");
     if (!name.starts_with("row_")) return call(name, std::move(operands));
     return {Expression::Kind::reduction, 0, 0, name.substr(4), std::move(operands)};
+  }
+
+  Expression::Dim dim() {
+    bool is_argument = accept("$");
+    return {static_cast<int>(digits()), is_argument};
+  }
+
+  // Behind "$0[": "1: $1 but $4]"
+  Expression indexed(int argument) {
+    Expression out{.kind = Expression::Kind::indexed, .argument = argument, .dim = dim()};
+    expect(":");
+    out.operands.push_back(primary());
+    if (accept("but")) {
+      expect("$");
+      out.exempt = static_cast<int>(digits());
+    }
+    expect("]");
+    return out;
   }
 
   std::string word() {
@@ -150,10 +175,11 @@ class Parser {
 
 using Table = std::multimap<std::string, Row>;
 
-// "all", "all but 1", "$1", "last $1", "before last $1"
+// "all", "all of $1", "all but 1", "$1", "last $1", "before last $1"
 Reduced parse_reduced(const std::string& text) {
   if (text.empty()) return {};
   if (text == "all") return {Reduced::Kind::all};
+  if (text.starts_with("all of ")) return {Reduced::Kind::all, 0, std::atoi(text.c_str() + 8)};
   if (text.starts_with("all but ")) return {Reduced::Kind::all_but, std::atoi(text.c_str() + 8)};
   Reduced::Kind kind = text.starts_with("last ")          ? Reduced::Kind::last
                        : text.starts_with("before last ") ? Reduced::Kind::before_last
@@ -163,8 +189,10 @@ Reduced parse_reduced(const std::string& text) {
 
 void note_facts(const Expression& e, Row& row) {
   row.counts |= e.kind == Expression::Kind::count;
-  std::pair along{e.argument, e.along};
-  if (e.along >= 0 && std::find(row.along.begin(), row.along.end(), along) == row.along.end()) row.along.push_back(along);
+  row.has_positions |= e.kind == Expression::Kind::position;
+  bool is_placed = e.dim && e.kind != Expression::Kind::position;
+  auto same = [&](const Expression& p) { return p.argument == e.argument && p.dim == e.dim; };
+  if (is_placed && std::none_of(row.placed.begin(), row.placed.end(), same)) row.placed.push_back(e);
   for (const Expression& operand : e.operands) note_facts(operand, row);
 }
 
@@ -194,6 +222,12 @@ const std::multimap<std::string, Row>& all_rows() {
     return t;
   }();
   return *table;
+}
+
+const Expression* default_of(const Expression& e) {
+  bool has_one =
+      (e.kind == Expression::Kind::argument && e.operands.size() == 1) || (e.kind == Expression::Kind::indexed && e.operands.size() == 2);
+  return has_one ? &e.operands.back() : nullptr;
 }
 
 std::vector<Expression> parse_results(const std::string& text) { return Parser(text).whole(); }

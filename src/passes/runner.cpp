@@ -10,12 +10,12 @@
 #include "ir/graph/print.h"
 #include "ir/graph/verify.h"
 #include "passes/canonicalise.h"
+#include "passes/decompose.h"
 #include "passes/eliminate_casts.h"
 #include "passes/eliminate_common.h"
 #include "passes/eliminate_dead.h"
 #include "passes/fold.h"
 #include "passes/simplify_views.h"
-#include "passes/split_gradients.h"
 
 namespace tenon::passes {
 namespace {

@@ -211,7 +211,7 @@ at::Tensor Interpreter::make_room(ValueId id, const Environment& env) const {
 void Interpreter::run_kernel(const Step& step, Environment& env) const {
   c10::SmallVector<at::Tensor, 4> outputs;
   c10::SmallVector<void*, 8> memory;
-  std::vector<at::Tensor> inputs;  // as they were, for the check
+  std::vector<at::Tensor> inputs;  // as they were, for what looks at them besides
   for (const ir::Result& result : step.results) {
     outputs.push_back({});
     for (size_t w = 0; w < step.writes.size(); ++w)
@@ -221,14 +221,19 @@ void Interpreter::run_kernel(const Step& step, Environment& env) const {
   for (const Argument& argument : step.args) {
     const at::Tensor& input = env[argument.operands[0].id];
     memory.push_back(const_cast<void*>(input.const_data_ptr()));
-    if (!step.kernel->check) continue;
+    if (!step.kernel->check && step.kernel->ranges.empty()) continue;
     bool is_overwritten =
         std::any_of(outputs.begin(), outputs.end(), [&](const at::Tensor& t) { return t.const_data_ptr() == memory.back(); });
     inputs.push_back(is_overwritten ? bridge::copy_keeping_layout(input) : input);
   }
   for (const at::Tensor& output : outputs) memory.push_back(output.mutable_data_ptr());
-  runtime::run(*step.kernel, memory, env.scalars);
-  if (step.kernel->check) step.kernel->check(inputs, outputs, env.scalars);
+  if (are_in_range(*step.kernel, inputs)) {
+    runtime::run(*step.kernel, memory, env.scalars);
+    if (step.kernel->check) step.kernel->check(inputs, outputs, env.scalars);
+  } else {
+    std::vector<at::Tensor> results = step.kernel->by_aten(inputs, env.scalars);
+    for (size_t i = 0; i < outputs.size(); ++i) outputs[i].copy_(results[i]);
+  }
   for (size_t i = 0; i < outputs.size(); ++i) env[step.results[i].ids[0]] = std::move(outputs[i]);
   for (const Argument& argument : step.args)
     if (argument.operands[0].last) env[argument.operands[0].id].reset();

@@ -17,4 +17,28 @@ void run(const KernelStep& step, c10::ArrayRef<void*> memory, c10::ArrayRef<doub
     throw InternalError("a kernel failed on libtorch's threads");
 }
 
+namespace {
+
+template <class T>
+bool is_in_range(const KernelStep::Range& range, const at::Tensor& indices) {
+  const T* at = indices.const_data_ptr<T>();
+  bool ok = true;
+  if (!range.exempt) {
+    for (int64_t i = 0; i < indices.numel(); ++i) ok &= at[i] >= 0 && at[i] < range.extent;
+  } else {
+    for (int64_t i = 0; i < indices.numel(); ++i) ok &= (at[i] >= 0 && at[i] < range.extent) || at[i] == *range.exempt;
+  }
+  return ok;
+}
+
+}  // namespace
+
+bool are_in_range(const KernelStep& step, c10::ArrayRef<at::Tensor> inputs) {
+  return std::all_of(step.ranges.begin(), step.ranges.end(), [&](const KernelStep::Range& range) {
+    at::Tensor indices = inputs[range.input].contiguous();
+    if (indices.scalar_type() == at::kInt) return is_in_range<int32_t>(range, indices);
+    return is_in_range<int64_t>(range, indices.to(at::kLong));
+  });
+}
+
 }  // namespace tenon::runtime

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,9 +21,18 @@ struct KernelStep {
   std::vector<int64_t> sizes;
   int64_t iterations = 0;
   int64_t grain = 0;  // iterations that are worth a thread
+  struct Range {
+    size_t input = 0;  // a tensor of indices
+    int64_t extent = 0;
+    std::optional<int64_t> exempt;
+  };
+  std::vector<Range> ranges;  // in which indices are, or else `by_aten` computes the outputs, or throws
+  std::function<std::vector<at::Tensor>(std::vector<at::Tensor>, c10::ArrayRef<double>)> by_aten;
   // Is shown the inputs and the outputs after each run; may be empty.
   std::function<void(c10::ArrayRef<at::Tensor>, c10::ArrayRef<at::Tensor>, c10::ArrayRef<double>)> check;
 };
+
+bool are_in_range(const KernelStep& step, c10::ArrayRef<at::Tensor> inputs);
 
 // `memory`: one pointer a buffer of the kernel; `scalars`: those of the graph.
 void run(const KernelStep& step, c10::ArrayRef<void*> memory, c10::ArrayRef<double> scalars);

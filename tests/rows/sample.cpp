@@ -20,24 +20,23 @@ torch::jit::Stack Sampler::make() {
   for (int64_t d = 0; d < rank; ++d) sizes_.push_back(kSizes[reduces ? 1 + below(6) : below(7)]);
   int64_t last = 1 + below(keeps_last ? rank - 1 : rank);
   normalized_.assign(sizes_.end() - last, sizes_.end());
+  if (schema_.name().find("nll_loss") != std::string::npos) sizes_.resize(2, 5);
+  along_ = below(static_cast<int64_t>(sizes_.size()));
   torch::jit::Stack stack;
   for (size_t i = 0; i < schema_.arguments().size(); ++i) stack.push_back(argument(i));
   return stack;
 }
 
-// Contiguous, transposed, or every other element of something larger.
-at::Tensor Sampler::tensor(std::vector<int64_t> sizes, at::ScalarType dtype) {
+at::Tensor Random::tensor(std::vector<int64_t> sizes, at::ScalarType dtype, bool has_specials) {
   std::vector<int64_t> memory = sizes;
   int64_t layout = below(4);
   if (layout == 1) std::reverse(memory.begin(), memory.end());
   if (layout == 2 && !memory.empty()) memory.back() *= 2;
-  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(random_());
+  at::Generator generator = this->generator();
   at::Tensor t = c10::isFloatingType(dtype) ? at::randn(memory, generator, at::kDouble).mul_(2).to(dtype)
                  : dtype == at::kBool       ? at::randint(0, 2, memory, generator, at::kLong).to(dtype)
                                             : at::randint(dtype == at::kByte ? 0 : -9, 10, memory, generator, at::kLong).to(dtype);
-  if (has_specials_ && c10::isFloatingType(dtype)) put_specials(t);
-  // Whether a long product overflows on the way depends on its order.
-  if (schema_.name() == "aten::prod" && c10::isFloatingType(dtype)) t = t.sign().mul(t.abs().mul(0.05).add(0.9)).to(dtype);
+  if (has_specials && c10::isFloatingType(dtype)) put_specials(t);
   if (layout == 1)
     return t.permute([&] {
       std::vector<int64_t> order(memory.size());
@@ -49,11 +48,22 @@ at::Tensor Sampler::tensor(std::vector<int64_t> sizes, at::ScalarType dtype) {
 }
 
 // What loops treat in ways of their own: in a fifth of the elements.
-void Sampler::put_specials(at::Tensor& t) {
+void Random::put_specials(at::Tensor& t) {
   constexpr double kSpecial[] = {NAN, INFINITY, -INFINITY, -0.0, 0.0, 1e30, -1e30, 1e-30};
   at::Tensor flat = t.view(-1);
   for (int64_t i = 0; i < flat.numel(); ++i)
     if (chance(20)) flat[i].fill_(kSpecial[below(std::size(kSpecial))]);
+}
+
+at::Tensor Sampler::tensor(std::vector<int64_t> sizes, at::ScalarType dtype) {
+  at::Tensor t = random_.tensor(std::move(sizes), dtype, has_specials_);
+  // Whether a long product overflows on the way depends on its order.
+  if (schema_.name() == "aten::prod" && c10::isFloatingType(dtype)) t = t.sign().mul(t.abs().mul(0.05).add(0.9)).to(dtype);
+  return t;
+}
+
+at::Tensor Sampler::positive(std::vector<int64_t> sizes) {
+  return tensor(std::move(sizes), dtype_).to(at::kDouble).abs().add(0.5).to(dtype_);
 }
 
 std::vector<int64_t> Sampler::broadcast(std::vector<int64_t> sizes) {
@@ -90,12 +100,50 @@ c10::IValue Sampler::from_text(const std::string& text, const c10::Type& type) {
   return whole ? c10::Scalar(static_cast<int64_t>(number)) : c10::Scalar(number);
 }
 
+// Arguments of ops that read by an index, or by the position alone.
+std::optional<c10::IValue> Sampler::place(const std::string& name) {
+  constexpr int64_t kIgnored = 1;
+  const std::string& op = schema_.name();
+  auto indices = [&](std::vector<int64_t> sizes, int64_t extent) {
+    at::ScalarType type = chance(30) && op != "aten::gather" && op.find("nll") == std::string::npos ? at::kInt : at::kLong;
+    at::Generator generator = random_.generator();
+    return at::randint(0, extent, sizes, generator, at::kLong).to(type);
+  };
+  if (op == "aten::embedding" && name == "weight") return tensor({sizes_[0], 9}, dtype_);
+  if (op == "aten::embedding" && name == "indices") return indices({2, 5}, sizes_[0]);
+  if (op.find("nll_loss") != std::string::npos) {
+    if (name == "target") return indices({sizes_[0]}, sizes_[1]);
+    if (name == "weight") return chance(50) ? at::Tensor() : positive({sizes_[1]});
+    if (name == "ignore_index") return chance(50) ? kIgnored : int64_t{-100};
+    if (name == "grad_output") return tensor({}, dtype_);
+    if (name == "total_weight") return positive({});
+    if (name == "self") return tensor(sizes_, dtype_);
+  }
+  if (name == "dim" && (op == "aten::index_select" || op == "aten::gather")) return along_;
+  if (op == "aten::index_select" && name == "index") return indices({1 + below(9)}, sizes_[static_cast<size_t>(along_)]);
+  if (op == "aten::gather" && name == "index") {
+    std::vector<int64_t> sizes = sizes_;
+    for (int64_t& size : sizes) size = 1 + below(size);
+    return indices(sizes, sizes_[static_cast<size_t>(along_)]);
+  }
+  bool is_range = op == "aten::arange";
+  if ((is_range || op == "aten::eye") && name == "dtype") return static_cast<int64_t>(dtype_);
+  if (is_range && name == "end") return c10::Scalar(10 + below(40));
+  if (name == "start" || name == "step") return c10::Scalar(1 + below(5));
+  if (name == "n" || name == "m") return 1 + below(9);
+  if (name == "diagonal") return below(7) - 3;
+  return std::nullopt;
+}
+
 c10::IValue Sampler::argument(size_t index) {
   const c10::Argument& parameter = schema_.arguments()[index];
   const std::string& name = parameter.name();
   c10::TypePtr type = parameter.real_type();
   for (const ops::Row::Condition& condition : row_.conditions)
-    if (condition.argument == static_cast<int>(index)) return from_text(condition.text, *type);
+    if (condition.argument == static_cast<int>(index))
+      return condition.text == "in order" ? tensor(sizes_, dtype_).contiguous() : from_text(condition.text, *type);
+  if (row_.has_positions || !row_.placed.empty())
+    if (auto placed = place(name)) return *placed;
   bool is_optional = type->kind() == c10::TypeKind::OptionalType;
   if (is_optional) type = type->castRaw<c10::OptionalType>()->getElementType();
   bool reduces = row_.reduced.kind != ops::Reduced::Kind::none;
@@ -104,7 +152,7 @@ c10::IValue Sampler::argument(size_t index) {
       if (name == "condition" || name == "mask") return tensor(broadcast(sizes_), at::kBool);
       if (name == "value" && index > 0) return tensor({}, dtype_);
       if (is_batch_norm_ && index > 0 && name != "input") {
-        at::Tensor along = tensor({sizes_[1]}, dtype_).to(at::kDouble).abs().add(0.5).to(dtype_);
+        at::Tensor along = positive({sizes_[1]});
         return is_optional && (name == "weight" || name == "bias") && chance(30) ? at::Tensor() : along;
       }
       bool is_norm = row_.reduced.kind == ops::Reduced::Kind::last || row_.reduced.kind == ops::Reduced::Kind::before_last;
@@ -119,8 +167,8 @@ c10::IValue Sampler::argument(size_t index) {
     }
     case c10::TypeKind::NumberType:
       return is_optional && chance(30) ? c10::IValue() : number();
-    case c10::TypeKind::FloatType:
-      return static_cast<double>(1 + below(2000)) / 1000;
+    case c10::TypeKind::FloatType:  // eager divides integers by what it becomes as one of them
+      return static_cast<double>(1 + below(2000)) / (c10::isFloatingType(dtype_) ? 1000 : 1);
     case c10::TypeKind::BoolType:
       return is_optional || name == "non_blocking" || name == "half_to_float"
                  ? c10::IValue(is_optional ? c10::IValue() : c10::IValue(false))

@@ -1,6 +1,7 @@
 // A group: nodes of a graph that become one kernel. Pure data between fusion and lowering.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,14 +10,28 @@
 
 namespace tenon::ir {
 
+// Where an operand lies: its strides along the dimensions that are computed over.
+struct Placed {
+  ValueId id = kNoValue;
+  std::vector<int64_t> strides;
+};
+
+// All elements of a tensor of indices are 0 or more and less than `extent`, or the one that is exempt.
+struct Range {
+  ValueId index = kNoValue;
+  int64_t extent = 0;
+  std::optional<int64_t> exempt;
+};
+
 struct Group {
   std::vector<size_t> nodes;  // in the graph's order
   std::vector<ValueId> inputs, outputs;
-  std::vector<int64_t> sizes;                  // over which it computes
-  std::vector<bool> reduced;                   // which of them its reductions go over; empty: it has none
-  std::vector<ValueId> dropped;                // values that lack the reduced dimensions, instead of having them with size 1
-  std::vector<std::pair<ValueId, int>> along;  // inputs of one dimension, and which of the group's that is, if not the last
-  std::vector<size_t> parts;                   // nodes that compute what an `aten::cat` of the group takes in, over its sizes
+  std::vector<int64_t> sizes;    // over which it computes
+  std::vector<bool> reduced;     // which of them its reductions go over; empty: it has none
+  std::vector<ValueId> dropped;  // values that lack the reduced dimensions, instead of having them with size 1
+  std::vector<Placed> placed;    // inputs that do not simply lie at the last dimensions
+  std::vector<Range> ranges;     // without which it must not run
+  std::vector<size_t> parts;     // nodes that compute what an `aten::cat` of the group takes in, over its sizes
 };
 
 // A node that stands for a group: its first argument is the group's number.

@@ -4,6 +4,8 @@
 #include <map>
 
 #include "ops/lowerable.h"
+#include "ops/pieces.h"
+#include "ops/placement.h"
 
 namespace tenon::passes {
 namespace {
@@ -35,7 +37,8 @@ class Finder {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const ir::Node& node = graph_.nodes[i];
       if (const ops::Row* row = ops::lowerable(graph_, node)) join(i, *row);
-      else if (auto cat = ops::lowerable_cat(graph_, node)) join_cat(i, *cat);
+      else if (auto pieces = ops::pieces_of(graph_, node)) join_pieces(i, *pieces);
+      else if (auto pool = ops::pool_of(graph_, node)) begin(i).placed.push_back(pool->source);
       else close_operands(node, kNone);
     }
     finish();
@@ -45,7 +48,7 @@ class Finder {
  private:
   struct State {
     bool open = true;
-    bool has_cat = false;
+    bool has_positions = false;
     int merged_into = kNone;
   };
 
@@ -66,7 +69,8 @@ class Finder {
   struct Place {
     const std::vector<int64_t>& sizes;
     std::vector<bool> reduced;
-    std::vector<std::pair<ValueId, int>> along;
+    std::vector<ir::Placed> placed;
+    std::vector<ir::Range> ranges;
   };
 
   static bool fits(const std::vector<bool>& a, const std::vector<bool>& b) { return a.empty() || b.empty() || a == b; }
@@ -84,17 +88,19 @@ class Finder {
     bool ok = !apart_ && states_[group].open && takes(g, place);
     ir::for_each_operand(node, [&](ValueId id) {
       ok &= std::find(g.dropped.begin(), g.dropped.end(), id) == g.dropped.end();
-      int here = along(place.along, id);
-      ok &= here < 0 || home(id) != group;
-      if (here != along(g.along, id)) ok &= !is_read(g, id);
+      const ir::Placed* here = find(place.placed, id);
+      ok &= !here || home(id) != group;
+      if (!is_same(here, find(g.placed, id))) ok &= !is_read(g, id);
     });
+    for (const ir::Range& range : place.ranges) ok &= home(range.index) != group;
     return ok;
   }
 
-  static int along(const std::vector<std::pair<ValueId, int>>& list, ValueId id) {
-    auto it = std::find_if(list.begin(), list.end(), [&](const auto& a) { return a.first == id; });
-    return it == list.end() ? -1 : it->second;
+  static const ir::Placed* find(const std::vector<ir::Placed>& list, ValueId id) {
+    auto it = std::find_if(list.begin(), list.end(), [&](const ir::Placed& p) { return p.id == id; });
+    return it == list.end() ? nullptr : &*it;
   }
+  static bool is_same(const ir::Placed* a, const ir::Placed* b) { return a && b ? a->strides == b->strides : !a && !b; }
 
   bool is_read(const ir::Group& group, ValueId value) const {
     bool found = false;
@@ -105,26 +111,27 @@ class Finder {
   // Whether two groups take all that they both read in the same way.
   bool agree(const ir::Group& a, const ir::Group& b) const {
     for (auto [one, other] : {std::pair{&a, &b}, std::pair{&b, &a}})
-      for (auto [id, dim] : one->along)
-        if (along(other->along, id) != dim && is_read(*other, id)) return false;
+      for (const ir::Placed& placed : one->placed)
+        if (!is_same(&placed, find(other->placed, placed.id)) && is_read(*other, placed.id)) return false;
     return true;
   }
 
   void join(size_t index, const ops::Row& row) {
     const ir::Node& node = graph_.nodes[index];
-    Place place{ops::sizes_of(graph_, node, row), ops::reduced_dims(graph_, node, row), ops::along_of(node, row)};
+    Place place{ops::sizes_of(graph_, node, row), ops::reduced_dims(graph_, node, row), *ops::placed_of(graph_, node, row),
+                ops::ranges_of(graph_, node, row)};
     int mine = kNone, deepest = 0;
-    bool has_cat = false;
+    bool has_positions = row.has_positions;
     std::vector<int> merged;
     std::vector<bool> reduced = place.reduced;
     ir::for_each_operand(node, [&](ValueId id) {
       int group = home(id);
       if (group == kNone || !can_join(group, node, place)) return;
       if (!fits(reduced, groups_[group].reduced) || (!merged.empty() && groups_[merged[0]].sizes != groups_[group].sizes)) return;
-      // Parts of a cat are found by their position, which loops over reduced dimensions do not have.
+      // Pieces and windows are found by their position, which loops over reduced dimensions do not have.
       bool reduces = !reduced.empty() || !groups_[group].reduced.empty();
-      if (reduces && (has_cat || states_[group].has_cat)) return;
-      has_cat |= states_[group].has_cat;
+      if (reduces && (has_positions || states_[group].has_positions)) return;
+      has_positions |= states_[group].has_positions;
       if (std::any_of(merged.begin(), merged.end(), [&](int other) { return !agree(groups_[other], groups_[group]); })) return;
       if (reduced.empty()) reduced = groups_[group].reduced;
       merged.push_back(group);
@@ -142,9 +149,11 @@ class Finder {
       deepest = 0;
     }
     if (groups_[mine].reduced.empty()) groups_[mine].reduced = place.reduced;
+    states_[mine].has_positions |= row.has_positions;
     close_operands(node, mine);
     groups_[mine].nodes.push_back(index);
-    groups_[mine].along.insert(groups_[mine].along.end(), place.along.begin(), place.along.end());
+    append(groups_[mine].placed, place.placed);
+    append(groups_[mine].ranges, place.ranges);
     for (ValueId result : ops::results_of(node)) {
       if (result == ir::kNoValue) continue;
       group_of_[result] = mine;
@@ -153,28 +162,36 @@ class Finder {
     }
   }
 
-  // Groups that compute nothing but what is catenated become part of it; all else it reads from memory.
-  void join_cat(size_t index, const ops::Cat& cat) {
-    int mine = static_cast<int>(groups_.size());
+  // A group that begins with this node.
+  ir::Group& begin(size_t index) {
     ValueId result = ops::results_of(graph_.nodes[index])[0];
-    groups_.push_back({.sizes = graph_.values[result].type.sizes});
-    states_.push_back({.has_cat = true});
-    for (ValueId id : cat.operands) {
-      int group = home(id);
-      if (group == kNone || group == mine || !is_part(group, id)) continue;
-      std::vector<size_t> nodes = groups_[group].nodes;
-      merge(mine, group);
-      groups_[mine].parts.insert(groups_[mine].parts.end(), nodes.begin(), nodes.end());
+    groups_.push_back({.nodes = {index}, .sizes = graph_.values[result].type.sizes});
+    states_.push_back({.has_positions = true});
+    group_of_[result] = static_cast<int>(groups_.size()) - 1;
+    close_operands(graph_.nodes[index], group_of_[result]);
+    return groups_.back();
+  }
+
+  // Groups that compute nothing but a piece become part of it; all else it reads from memory.
+  void join_pieces(size_t index, const ops::Pieces& pieces) {
+    std::vector<int> parts;
+    for (const auto& [id, end] : pieces.pieces)
+      if (id != ir::kNoValue && !pieces.placed && home(id) != kNone && is_part(home(id), id)) parts.push_back(home(id));
+    begin(index);
+    int mine = static_cast<int>(groups_.size()) - 1;
+    if (pieces.placed) groups_[mine].placed.push_back(*pieces.placed);
+    for (int part : parts) {
+      if (states_[part].merged_into != kNone) continue;  // the same piece twice
+      append(groups_[mine].parts, std::vector<size_t>(groups_[part].nodes));
+      merge(mine, part);
     }
-    close_operands(graph_.nodes[index], mine);
-    groups_[mine].nodes.push_back(index);
-    group_of_[result] = mine;
   }
 
   // Whether a group leads to this operand alone.
   bool is_part(int group, ValueId operand) const {
     const ir::Group& g = groups_[group];
-    if (apart_ || !states_[group].open || !g.reduced.empty() || states_[group].has_cat || g.sizes != graph_.values[operand].type.sizes)
+    if (apart_ || !states_[group].open || !g.reduced.empty() || states_[group].has_positions ||
+        g.sizes != graph_.values[operand].type.sizes)
       return false;
     std::map<ValueId, int> inside;
     for (size_t i : g.nodes) ir::for_each_operand(graph_.nodes[i], [&](ValueId id) { ++inside[id]; });
@@ -192,15 +209,21 @@ class Finder {
       for (const ir::WriteBack& write : *writes) f(write.value);
   }
 
+  template <class T>
+  static void append(std::vector<T>& to, const std::vector<T>& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  }
+
   void merge(int a, int b) {
     if (groups_[a].reduced.empty()) groups_[a].reduced = groups_[b].reduced;
-    groups_[a].parts.insert(groups_[a].parts.end(), groups_[b].parts.begin(), groups_[b].parts.end());
-    groups_[a].along.insert(groups_[a].along.end(), groups_[b].along.begin(), groups_[b].along.end());
-    groups_[a].dropped.insert(groups_[a].dropped.end(), groups_[b].dropped.begin(), groups_[b].dropped.end());
-    groups_[a].nodes.insert(groups_[a].nodes.end(), groups_[b].nodes.begin(), groups_[b].nodes.end());
+    append(groups_[a].parts, groups_[b].parts);
+    append(groups_[a].placed, groups_[b].placed);
+    append(groups_[a].ranges, groups_[b].ranges);
+    append(groups_[a].dropped, groups_[b].dropped);
+    append(groups_[a].nodes, groups_[b].nodes);
     std::sort(groups_[a].nodes.begin(), groups_[a].nodes.end());
     groups_[b].nodes.clear();
-    states_[a].has_cat |= states_[b].has_cat;
+    states_[a].has_positions |= states_[b].has_positions;
     states_[b].merged_into = a;
   }
 
