@@ -19,6 +19,7 @@ struct Explanation {
     size_t bytes = 0;            // that it reads and writes
     size_t bytes_apart = 0;      // that its ops would, one by one
     std::string text;            // in the loop language
+    std::string call;            // or the op of ATen that computes it as one
     std::string llvm() const;    // LLVM's text for it, for this CPU
     std::string assembly() const;
   };

@@ -73,8 +73,8 @@ std::vector<at::Tensor> run_op_by_op(const runtime::Interpreter& interpreter, st
 }
 
 // Kernels, and ops with an `out=` form.
-bool takes_memory(const ir::Node& node) {
-  if (ir::is_fused(node)) return true;
+bool takes_memory(const Native& native, const ir::Node& node) {
+  if (ir::is_fused(node)) return !native.kernels[ir::group_of(node)].call;
   const ops::Facts* facts = ops::find(node.op);
   return facts && facts->has_out;
 }
@@ -141,7 +141,9 @@ std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph,
     ir::Reuse fused_reuse = planner::plan_reuse(fused.graph);
     ir::Arena arena;
     if (!passes::is_skipped("arena"))
-      arena = planner::plan_arena(fused.graph, fused_reuse, {takes_memory, [&](const ir::Node& node) { return shared_by(fused, node); }});
+      arena = planner::plan_arena(
+          fused.graph, fused_reuse,
+          {[&](const ir::Node& node) { return takes_memory(fused, node); }, [&](const ir::Node& node) { return shared_by(fused, node); }});
     kernels = std::make_shared<const runtime::Interpreter>(std::move(fused.graph), std::move(fused_reuse), resources, off,
                                                            std::move(fused.kernels), std::move(arena));
   }

@@ -94,7 +94,7 @@ void print_kernels(const Explanation::Graph& graph, std::ostream& out) {
     for (size_t d = 0; d < kernel.sizes.size(); ++d) out << (d ? ", " : "") << kernel.sizes[d];
     out << "]:";
     for (const std::string& op : kernel.ops) out << " " << op.substr(op.find("::") + 2);
-    out << "\n";
+    out << (kernel.call.empty() ? "" : ", as " + kernel.call) << "\n";
   }
   if (graph.kernels.size() > kShown) out << "      and " << graph.kernels.size() - kShown << " more\n";
   for (const Explanation::Call& call : graph.left)
@@ -144,8 +144,8 @@ Explanation Region::explain() {
 
 }  // namespace detail
 
-std::string Explanation::Kernel::llvm() const { return driver::llvm_text(text); }
-std::string Explanation::Kernel::assembly() const { return driver::assembly(text); }
+std::string Explanation::Kernel::llvm() const { return text.empty() ? "" : driver::llvm_text(text); }
+std::string Explanation::Kernel::assembly() const { return text.empty() ? "" : driver::assembly(text); }
 
 std::string Explanation::text() const {
   std::ostringstream out;
@@ -188,8 +188,13 @@ std::string Explanation::json() const {
     nlohmann::ordered_json graph = {
         {"served_as", g.served_as}, {"ops", g.ops}, {"calls", g.calls}, {"arena_bytes", g.arena_bytes}, {"text", g.text}};
     for (const Kernel& k : g.kernels)
-      graph["kernels"].push_back(
-          {{"name", k.name}, {"ops", k.ops}, {"sizes", k.sizes}, {"bytes", k.bytes}, {"bytes_apart", k.bytes_apart}, {"text", k.text}});
+      graph["kernels"].push_back({{"name", k.name},
+                                  {"ops", k.ops},
+                                  {"sizes", k.sizes},
+                                  {"bytes", k.bytes},
+                                  {"bytes_apart", k.bytes_apart},
+                                  {"text", k.text},
+                                  {"call", k.call}});
     for (const Call& c : g.left) graph["left"].push_back({{"op", c.op}, {"count", c.count}, {"why", c.why}});
     j["graphs"].push_back(std::move(graph));
   }

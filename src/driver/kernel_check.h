@@ -32,7 +32,8 @@ class KernelCheck {
   Tensors run_kernel(const Tensors& inputs, c10::ArrayRef<double> scalars) const;
 
   double fraction_;
-  bool serve_eager_, any_zero_ = false;
+  bool serve_eager_;
+  Leeway leeway_;
   runtime::KernelStep step_;
   std::shared_ptr<Quarantine> quarantine_;
   std::shared_ptr<const runtime::Interpreter> eager_, truth_, noisy_;

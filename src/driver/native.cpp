@@ -142,15 +142,22 @@ size_t bytes_of(const ir::Graph& graph, ir::ValueId id) {
   return bytes;
 }
 
-Explanation::Kernel describe(const ir::Graph& graph, const ir::Group& group, const loops::Lowered& lowered) {
-  Explanation::Kernel out{.name = lowered.kernel.name, .sizes = group.sizes, .text = ir::loop::print(lowered.kernel)};
+Explanation::Kernel describe(const ir::Graph& graph, const ir::Group& group) {
+  Explanation::Kernel out{.sizes = group.sizes};
   for (size_t i : group.nodes) {
     out.ops.push_back(graph.nodes[i].op);
     ir::for_each_operand(graph.nodes[i], [&](ir::ValueId id) { out.bytes_apart += bytes_of(graph, id); });
     ir::for_each_definition(graph.nodes[i], [&](ir::ValueId id) { out.bytes_apart += bytes_of(graph, id); });
   }
-  for (ir::ValueId id : lowered.buffers) out.bytes += bytes_of(graph, id);
+  for (const auto* ids : {&group.inputs, &group.outputs})
+    for (ir::ValueId id : *ids) out.bytes += bytes_of(graph, id);
   return out;
+}
+
+// The op that does most of it is the one with several results.
+std::string name_of(const ir::Graph& call) {
+  auto it = std::find_if(call.nodes.begin(), call.nodes.end(), [](const ir::Node& node) { return node.results.size() > 1; });
+  return it->op;
 }
 
 // Views are left too, but do nothing.
@@ -206,24 +213,44 @@ runtime::KernelStep make_step(const ir::Graph& graph, const ir::Group& group, co
   return step;
 }
 
+runtime::KernelStep make_call(const ir::Graph& graph, const ir::Group& group) {
+  runtime::KernelStep step;
+  step.call = [call = interpret(*group.call), ops = interpret(ir::subgraph(graph, group))](std::vector<at::Tensor> inputs,
+                                                                                           c10::ArrayRef<double> scalars) {
+    std::vector<at::Tensor> results = call->run(inputs, runtime::RunMode::kernels, scalars);
+    at::Tensor tells = results.back().contiguous();
+    results.pop_back();
+    const float* at = tells.const_data_ptr<float>();
+    if (std::find(at, at + tells.numel(), 0.0f) == at + tells.numel()) return results;
+    return ops->run(std::move(inputs), runtime::RunMode::kernels, scalars);
+  };
+  return step;
+}
+
 }  // namespace
 
 Native make_native(const ir::Graph& graph, double verify, std::shared_ptr<Quarantine> quarantine) {
   static const bool check_all = std::getenv("TENON_CHECK_KERNELS") != nullptr;
   std::vector<ir::Group> groups = passes::find_groups(graph, passes::is_skipped("fuse"));
-  std::vector<loops::Lowered> lowered;
-  for (size_t g = 0; g < groups.size(); ++g) lowered.push_back(loops::lower(graph, groups[g], graph.name + "_" + std::to_string(g)));
+  std::vector<loops::Lowered> lowered;  // of those that are no calls
+  for (size_t g = 0; g < groups.size() && !groups[g].call; ++g)
+    lowered.push_back(loops::lower(graph, groups[g], graph.name + "_" + std::to_string(g)));
   std::vector<CodePointer> codes = compile_all(lowered);
   Native native;
   for (size_t g = 0; g < groups.size(); ++g) {
-    runtime::KernelStep step = make_step(graph, groups[g], lowered[g], codes[g]);
+    bool is_call = g >= lowered.size();
+    runtime::KernelStep step = is_call ? make_call(graph, groups[g]) : make_step(graph, groups[g], lowered[g], codes[g]);
     if (check_all || verify > 0) {
       auto check = std::make_shared<const KernelCheck>(graph, groups[g], check_all ? 1 : verify, check_all, step, quarantine);
       step.check = [check](auto inputs, auto outputs, auto scalars) { (*check)(inputs, outputs, scalars); };
     }
     native.kernels.push_back(std::move(step));
-    native.notes.push_back(describe(graph, groups[g], lowered[g]));
+    native.notes.push_back(describe(graph, groups[g]));
+    if (is_call) native.notes.back().call = name_of(*groups[g].call);
+    else native.notes.back().text = ir::loop::print(lowered[g].kernel);
+    native.notes.back().name = graph.name + "_" + std::to_string(g);
     auto& pairs = native.may_share.emplace_back();
+    if (is_call) continue;
     for (auto [output, input] : lowered[g].may_share)
       pairs.emplace_back(lowered[g].buffers[static_cast<size_t>(output)], lowered[g].buffers[static_cast<size_t>(input)]);
   }

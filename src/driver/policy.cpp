@@ -53,7 +53,7 @@ bool same_kind(double a, double b) {
 // The errors of one result, over all samples.
 class Errors {
  public:
-  Errors(double unit, bool is_small, bool any_zero) : unit_(unit), is_small_(is_small), any_zero_(any_zero) {}
+  Errors(double unit, bool is_small, const Leeway& leeway) : unit_(unit), is_small_(is_small), leeway_(leeway) {}
 
   // What is wrong whatever the size of errors, or nothing.
   std::string add(const Sample& sample) {
@@ -62,8 +62,9 @@ class Errors {
     if (is_small_ && sample.noisy.defined()) noisy.emplace(sample.noisy);
     for (int64_t i = 0; i < sample.got.numel(); ++i) {
       double a = g.data[i], b = e.data[i], truth = t.data[i];
-      bool zeros = any_zero_ && std::fabs(a) == std::fabs(b) && (a == 0 || std::isinf(a));  // and what is divided by them
-      if (!zeros && !same_kind(a, b) && !same_kind(a, truth)) return at_element(i, a, b, truth);
+      bool is_excused = leeway_.zeros && std::fabs(a) == std::fabs(b) && (a == 0 || std::isinf(a));  // and what is divided by them
+      is_excused |= leeway_.infinities && !std::isfinite(a) && !std::isfinite(b);
+      if (!is_excused && !same_kind(a, b) && !same_kind(a, truth)) return at_element(i, a, b, truth);
       if (!std::isfinite(a) || !std::isfinite(b) || !std::isfinite(truth)) continue;
       ++count_;
       scale_ = std::max(scale_, std::fabs(truth));
@@ -98,7 +99,8 @@ class Errors {
 
  private:
   double unit_, slack_ = unit_ == unit_of(at::kDouble) ? kNoTruth : 1;
-  bool is_small_, any_zero_;
+  bool is_small_;
+  Leeway leeway_;
   double count_ = 0, count_noisy_ = 0, scale_ = 0, squares_got_ = 0, squares_eager_ = 0, squares_noisy_ = 0;
   double worst_eager_ = 0, worst_ = 0;  // of ours: among those that are off by more than a few units
   std::string worst_text_;
@@ -106,9 +108,9 @@ class Errors {
 
 }  // namespace
 
-std::string violation(const std::vector<Sample>& samples, bool any_zero) {
+std::string violation(const std::vector<Sample>& samples, const Leeway& leeway) {
   at::ScalarType type = samples[0].got.scalar_type();
-  Errors errors(unit_of(type), type == at::kDouble || samples[0].got.numel() < kFewElements, any_zero);
+  Errors errors(unit_of(type), type == at::kDouble || samples[0].got.numel() < kFewElements, leeway);
   for (const Sample& sample : samples) {
     const at::Tensor &got = sample.got, &eager = sample.eager;
     if (got.sizes() != eager.sizes() || got.scalar_type() != eager.scalar_type()) return "another shape or element type";

@@ -24,7 +24,13 @@ struct Sample {
 inline constexpr int64_t kFewElements = 1024;
 inline constexpr int kRuns = 32;  // then tell
 
-// What is wrong, in words, or nothing. `any_zero`: a zero's sign does not matter.
-std::string violation(const std::vector<Sample>& samples, bool any_zero);
+// What ATen itself gives now in this way, now in that.
+struct Leeway {
+  bool zeros = false;       // their signs
+  bool infinities = false;  // or NaN
+};
+
+// What is wrong, in words, or nothing.
+std::string violation(const std::vector<Sample>& samples, const Leeway& leeway);
 
 }  // namespace tenon::driver

@@ -43,8 +43,9 @@ struct Facts {
   bool draws_nothing = false;    // whatever its tags say of random numbers
   int overwrites = -1;           // the operand that it fills without reading it
   std::vector<HiddenWrite> hidden_writes;
-  bool any_zero = false;  // the sign of a zero in its result depends on the loop that computes it
-  bool has_out = false;   // a twin named `.out` computes the same into memory that it is given
+  bool any_infinity = false;  // whether its result is infinite or NaN depends on where the operand's infinities lie
+  bool any_zero = false;      // the sign of a zero in its result depends on the loop that computes it
+  bool has_out = false;       // a twin named `.out` computes the same into memory that it is given
   View view = View::none;
   std::optional<Fill> fill;
   std::string functional;         // the op that does to a new tensor what this one does to its first operand

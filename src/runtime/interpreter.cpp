@@ -158,7 +158,7 @@ void Interpreter::run_step(const Step& step, Environment& env, torch::jit::Stack
     if (step.args[1].operands[0].last) env[step.args[1].operands[0].id].reset();
     return;
   }
-  if (step.kernel) return run_kernel(step, env);
+  if (step.kernel) return step.kernel->call ? run_call(step, env) : run_kernel(step, env);
   if (step.scatter && mode != RunMode::autograd) return scatter(step, env);
   // With writes, operands are put in place by hand, so nothing is moved out before.
   stack.clear();
@@ -208,6 +208,21 @@ at::Tensor Interpreter::make_room(ValueId id, const Environment& env) const {
   return host == arena_.hosts.end() ? bridge::empty_of(type) : env.hosts[static_cast<size_t>(host - arena_.hosts.begin())];
 }
 
+void Interpreter::run_call(const Step& step, Environment& env) const {
+  std::vector<at::Tensor> inputs;
+  for (const Argument& argument : step.args) inputs.push_back(env[argument.operands[0].id]);
+  std::vector<at::Tensor> outputs = step.kernel->call(inputs, env.scalars);
+  if (step.kernel->check) step.kernel->check(inputs, outputs, env.scalars);
+  put_results(step, outputs, env);
+}
+
+void Interpreter::put_results(const Step& step, c10::ArrayRef<at::Tensor> outputs, Environment& env) const {
+  for (size_t i = 0; i < outputs.size(); ++i) env[step.results[i].ids[0]] = outputs[i];
+  for (const Argument& argument : step.args)
+    if (argument.operands[0].last) env[argument.operands[0].id].reset();
+  for (ValueId id : step.drops) env[id].reset();
+}
+
 void Interpreter::run_kernel(const Step& step, Environment& env) const {
   c10::SmallVector<at::Tensor, 4> outputs;
   c10::SmallVector<void*, 8> memory;
@@ -234,10 +249,7 @@ void Interpreter::run_kernel(const Step& step, Environment& env) const {
     std::vector<at::Tensor> results = step.kernel->by_aten(inputs, env.scalars);
     for (size_t i = 0; i < outputs.size(); ++i) outputs[i].copy_(results[i]);
   }
-  for (size_t i = 0; i < outputs.size(); ++i) env[step.results[i].ids[0]] = std::move(outputs[i]);
-  for (const Argument& argument : step.args)
-    if (argument.operands[0].last) env[argument.operands[0].id].reset();
-  for (ValueId id : step.drops) env[id].reset();
+  put_results(step, outputs, env);
 }
 
 void Interpreter::scatter(const Step& step, Environment& env) const {

@@ -77,6 +77,8 @@ class Interpreter {
   void put_copy(const Step& step, ir::ValueId id, const at::Tensor& copy, torch::jit::Stack& stack) const;
   void run_step(const Step& step, Environment& env, torch::jit::Stack& stack, RunMode mode) const;
   void run_kernel(const Step& step, Environment& env) const;
+  void run_call(const Step& step, Environment& env) const;
+  void put_results(const Step& step, c10::ArrayRef<at::Tensor> outputs, Environment& env) const;
   at::Tensor make_room(ir::ValueId id, const Environment& env) const;
   void scatter(const Step& step, Environment& env) const;
   void write_back(Environment& env) const;

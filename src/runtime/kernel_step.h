@@ -27,7 +27,9 @@ struct KernelStep {
     std::optional<int64_t> exempt;
   };
   std::vector<Range> ranges;  // in which indices are, or else `by_aten` computes the outputs, or throws
-  std::function<std::vector<at::Tensor>(std::vector<at::Tensor>, c10::ArrayRef<double>)> by_aten;
+  using Ops = std::function<std::vector<at::Tensor>(std::vector<at::Tensor>, c10::ArrayRef<double>)>;
+  Ops by_aten;
+  Ops call;  // instead of code; may be empty
   // Is shown the inputs and the outputs after each run; may be empty.
   std::function<void(c10::ArrayRef<at::Tensor>, c10::ArrayRef<at::Tensor>, c10::ArrayRef<double>)> check;
 };

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "support/folder.h"
@@ -62,6 +64,34 @@ TEST(Explain, C7KernelsAndWhatIsLeft) {
   ASSERT_EQ(why.graphs[0].left.size(), 1u);
   EXPECT_EQ(why.graphs[0].left[0].op, "aten::mm");
   EXPECT_NE(why.text().find("left to ATen: 1 x aten::mm (no row)"), std::string::npos) << why;
+}
+
+// Two products with a softmax between them are one call; a query that sees no key is NaN, as in eager.
+TEST(Explain, C7AttentionWrittenOutIsOneCall) {
+  std::vector<std::string> all = backends();
+  if (std::find(all.begin(), all.end(), "native") == all.end()) GTEST_SKIP() << "a build without code generation";
+  constexpr double kNothing = -std::numeric_limits<double>::infinity();
+  using Score = std::function<torch::Tensor(torch::Tensor)>;
+  torch::Tensor bias = torch::randn({256, 256}), hidden = torch::ones({256, 256}, torch::kBool).triu(1), shut = bias.clone();
+  shut[5].fill_(kNothing);
+  std::vector<Score> ways = {[](torch::Tensor s) { return s; }, [](torch::Tensor s) { return s / 2.5; },
+                             [&](torch::Tensor s) { return s * 0.3 + bias; },
+                             [&](torch::Tensor s) { return s.masked_fill(hidden, kNothing); }, [&](torch::Tensor s) { return s + shut; }};
+  for (size_t w = 0; w < ways.size(); ++w) {
+    auto attend = [&](torch::Tensor q, torch::Tensor k, torch::Tensor v) {
+      return torch::matmul(torch::softmax(ways[w](torch::matmul(q, k.transpose(-1, -2))), -1), v);
+    };
+    auto fast = tenon::compile(attend, {.trust = Trust::pure});
+    torch::Tensor q = torch::randn({1, 2, 256, 16}), k = torch::randn({1, 2, 256, 16}), v = torch::randn({1, 2, 256, 16}), got;
+    for (int i = 0; i < 4; ++i) got = fast(q, k, v);
+    EXPECT_TRUE(torch::allclose(got, attend(q, k, v), 1e-4, 1e-5, /*equal_nan=*/true)) << "way " << w;
+    EXPECT_EQ(got.isnan().any().item<bool>(), w == 4) << "way " << w;
+    Explanation why = tenon::explain(fast);
+    ASSERT_EQ(why.graphs.size(), 1u);
+    EXPECT_EQ(why.graphs[0].kernels.back().call, "aten::_scaled_dot_product_flash_attention_for_cpu") << why;
+    EXPECT_TRUE(why.graphs[0].left.empty()) << why;
+    EXPECT_EQ(why.graphs[0].kernels.back().llvm(), "");
+  }
 }
 
 TEST(Explain, TheNumberThatDriftsIsNamed) {

@@ -1,6 +1,7 @@
 // A group: nodes of a graph that become one kernel. Pure data between fusion and lowering.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -32,6 +33,9 @@ struct Group {
   std::vector<Placed> placed;    // inputs that do not simply lie at the last dimensions
   std::vector<Range> ranges;     // without which it must not run
   std::vector<size_t> parts;     // nodes that compute what an `aten::cat` of the group takes in, over its sizes
+  // Not a kernel: other ops that compute the outputs, and behind them what tells whether they can. Where
+  // that is exactly zero the nodes themselves must run.
+  std::shared_ptr<const Graph> call;
 };
 
 // A node that stands for a group: its first argument is the group's number.

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "ops/lowerable.h"
 #include "ops/pieces.h"
 #include "ops/placement.h"
+#include "passes/fusion/attention.h"
 
 namespace tenon::passes {
 namespace {
@@ -27,16 +29,18 @@ std::vector<int64_t> without_reduced(const std::vector<int64_t>& sizes, const st
 // from then on it must have run, so it is closed.
 class Finder {
  public:
-  Finder(const ir::Graph& graph, bool apart)
+  Finder(const ir::Graph& graph, bool apart, const std::vector<ir::Group>& calls)
       : graph_(graph), apart_(apart), group_of_(graph.values.size(), kNone), uses_(graph.values.size(), 0), depth_(graph.values.size(), 0) {
     for (const ir::Node& node : graph.nodes) ir::for_each_operand(node, [&](ValueId id) { ++uses_[id]; });
     for_each_result([&](ValueId id) { ++uses_[id]; });
+    for (const ir::Group& call : calls) taken_.insert(call.nodes.begin(), call.nodes.end());
   }
 
   std::vector<ir::Group> run() {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const ir::Node& node = graph_.nodes[i];
-      if (const ops::Row* row = ops::lowerable(graph_, node)) join(i, *row);
+      if (taken_.count(i)) close_operands(node, kNone);
+      else if (const ops::Row* row = ops::lowerable(graph_, node)) join(i, *row);
       else if (auto pieces = ops::pieces_of(graph_, node)) join_pieces(i, *pieces);
       else if (auto pool = ops::pool_of(graph_, node)) begin(i).placed.push_back(pool->source);
       else close_operands(node, kNone);
@@ -190,7 +194,7 @@ class Finder {
   // Whether a group leads to this operand alone.
   bool is_part(int group, ValueId operand) const {
     const ir::Group& g = groups_[group];
-    if (apart_ || !states_[group].open || !g.reduced.empty() || states_[group].has_positions ||
+    if (apart_ || !states_[group].open || !g.reduced.empty() || !g.placed.empty() || states_[group].has_positions ||
         g.sizes != graph_.values[operand].type.sizes)
       return false;
     std::map<ValueId, int> inside;
@@ -254,6 +258,7 @@ class Finder {
 
   const ir::Graph& graph_;
   bool apart_;
+  std::set<size_t> taken_;  // nodes, by others
   std::vector<ir::Group> groups_;
   std::vector<State> states_;
   std::vector<int> group_of_;  // per value that a group computes
@@ -263,7 +268,13 @@ class Finder {
 
 }  // namespace
 
-std::vector<ir::Group> find_groups(const ir::Graph& graph, bool apart) { return Finder(graph, apart).run(); }
+std::vector<ir::Group> find_groups(const ir::Graph& graph, bool apart) {
+  std::vector<ir::Group> calls;
+  if (!apart) calls = find_attention(graph);
+  std::vector<ir::Group> groups = Finder(graph, apart, calls).run();
+  groups.insert(groups.end(), calls.begin(), calls.end());
+  return groups;
+}
 
 ir::Graph fuse(const ir::Graph& graph, const std::vector<ir::Group>& groups) {
   ir::Graph out = graph;

@@ -7,7 +7,7 @@
 
 namespace tenon::passes {
 
-// `apart`: every group has one node.
+// Kernels, then calls. `apart`: every group has one node, and there are no calls.
 std::vector<ir::Group> find_groups(const ir::Graph& graph, bool apart = false);
 
 // The graph with each group as one node `tenon::fused` where its last node stood; its first

@@ -1,0 +1,216 @@
+#include "passes/fusion/attention.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <set>
+
+#include "ops/lowerable.h"
+
+namespace tenon::passes {
+namespace {
+
+using ir::kNoValue;
+using ir::Node;
+using ir::ValueId;
+using Sizes = std::vector<int64_t>;
+
+// Keys from which on it is worth it: two threads need the same time for 128, and a quarter for 512.
+constexpr int64_t kFewestKeys = 256;
+
+constexpr size_t kNowhere = SIZE_MAX;
+
+class Matcher {
+ public:
+  explicit Matcher(const ir::Graph& graph) : graph_(graph), maker_(graph.values.size(), kNowhere), uses_(graph.values.size(), 0) {
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      ir::for_each_operand(graph.nodes[i], [&](ValueId id) { ++uses_[id]; });
+      ir::for_each_definition(graph.nodes[i], [&](ValueId id) { maker_[id] = i; });
+    }
+    for (ValueId id : graph.outputs)
+      if (id != kNoValue) ++uses_[id];
+    for (const auto* writes : {&graph.write_backs, &graph.forward_write_backs})
+      for (const ir::WriteBack& write : *writes) ++uses_[write.value];
+  }
+
+  std::vector<ir::Group> run() {
+    std::vector<ir::Group> out;
+    for (size_t i = 0; i < graph_.nodes.size(); ++i)
+      if (auto group = match(i)) out.push_back(std::move(*group));
+    return out;
+  }
+
+ private:
+  const ir::TensorType& type(ValueId id) const { return graph_.values[id].type; }
+
+  // The node that made a value which only what was looked at before reads; null if there is none or it does more.
+  const Node* maker(ValueId id) const {
+    if (id == kNoValue || uses_[id] != 1 || maker_[id] == kNowhere) return nullptr;
+    const Node& node = graph_.nodes[maker_[id]];
+    bool makes_one = node.writes.empty() && !node.ordered && node.results.size() == 1 && !node.results[0].is_list;
+    return makes_one ? &node : nullptr;
+  }
+  static ValueId operand(const Node& node, size_t index) {
+    const auto* id = index < node.args.size() ? std::get_if<ValueId>(&node.args[index]) : nullptr;
+    return id ? *id : kNoValue;
+  }
+  static bool is_reshape(const Node& node) { return node.op == "aten::view" || node.op == "aten::_unsafe_view"; }
+  static bool is_number(const Node& node, size_t index) {
+    return index < node.args.size() && std::holds_alternative<ir::Attribute>(node.args[index]);
+  }
+
+  // What a match has found so far, from the end of the graph to its beginning.
+  struct Match {
+    std::set<size_t> nodes;
+    const Node* scale = nullptr;
+    ValueId mask = kNoValue;
+    bool is_fill = false;  // where the mask is true there is nothing, else it is added
+    Sizes scores;          // batch, heads, queries, keys
+    ValueId q, k, v;       // k: transposed
+  };
+
+  std::optional<ir::Group> match(size_t last) {
+    const Node& second = graph_.nodes[last];
+    if (second.op != "aten::bmm" || !second.writes.empty()) return std::nullopt;
+    Match m;
+    m.nodes.insert(last);
+    m.v = operand(second, 1);
+    ValueId at = operand(second, 0);
+    if (const Node* view = maker(at); view && is_reshape(*view)) {
+      m.nodes.insert(maker_[at]);
+      at = operand(*view, 0);
+    }
+    const Node* softmax = maker(at);
+    if (!softmax || softmax->op != "aten::_softmax" || ir::plain_text(softmax->args[2]) != "false") return std::nullopt;
+    m.nodes.insert(maker_[at]);
+    at = operand(*softmax, 0);
+    auto rank = static_cast<int64_t>(type(at).sizes.size());
+    std::string dim = ir::plain_text(softmax->args[1]);
+    if ((rank != 3 && rank != 4) || (dim != "-1" && dim != std::to_string(rank - 1))) return std::nullopt;
+    m.scores = type(at).sizes;
+    if (rank == 3) m.scores.insert(m.scores.begin(), 1);
+    if (!match_scores(at, m) || !fits(m, graph_.nodes[last])) return std::nullopt;
+    return make_group(m, last);
+  }
+
+  // From the softmax up to the first product.
+  bool match_scores(ValueId at, Match& m) {
+    while (const Node* node = maker(at)) {
+      m.nodes.insert(maker_[at]);
+      ValueId first = operand(*node, 0), second = operand(*node, 1);
+      if (node->op == "aten::bmm") {
+        m.q = first;
+        m.k = second;
+        return true;
+      }
+      bool is_late = m.scale != nullptr;  // what is added before the scale is scaled
+      bool keeps_sizes = first != kNoValue && type(first).sizes == type(at).sizes && type(first).dtype == type(at).dtype;
+      if (is_reshape(*node)) {
+        if (first == kNoValue || type(first).sizes.size() != 3 ||
+            Sizes(type(at).sizes.end() - 2, type(at).sizes.end()) != Sizes(type(first).sizes.end() - 2, type(first).sizes.end()))
+          return false;
+      } else if (!keeps_sizes) {
+        return false;
+      } else if (node->op == "aten::add.Tensor" && second != kNoValue && m.mask == kNoValue && !is_late) {
+        if (ir::plain_text(node->args[2]) != "1" || type(second).dtype != type(at).dtype) return false;
+        m.mask = second;
+      } else if (node->op == "aten::masked_fill.Scalar" && m.mask == kNoValue && !is_late) {
+        const auto* number = std::get_if<ir::Attribute>(&node->args[2]);
+        const double* fill = number ? std::get_if<double>(number) : nullptr;
+        if (!fill || *fill != -std::numeric_limits<double>::infinity() || type(at).dtype != ir::DType::f32) return false;
+        m.mask = second;
+        m.is_fill = true;
+      } else if ((node->op == "aten::mul.Tensor" || node->op == "aten::div.Tensor") && is_number(*node, 1) && !m.scale) {
+        m.scale = node;
+      } else {
+        return false;
+      }
+      at = first;
+    }
+    return false;
+  }
+
+  bool fits(const Match& m, const Node& second) const {
+    if (m.q == kNoValue || m.k == kNoValue || m.v == kNoValue || m.scores[3] < kFewestKeys || m.scores[2] < 2) return false;
+    const ir::TensorType &q = type(m.q), &k = type(m.k), &v = type(m.v), &out = type(second.results[0].ids[0]);
+    if (!ir::is_floating(q.dtype) || k.dtype != q.dtype || v.dtype != q.dtype || q.sizes[2] != v.sizes[2]) return false;
+    if (q.strides[2] != 1 || k.strides[1] != 1 || v.strides[2] != 1) return false;
+    if (out.strides != ir::contiguous_strides(out.sizes) || m.scores[0] * m.scores[1] != q.sizes[0]) return false;
+    if (m.mask == kNoValue) return true;
+    const Sizes& mask = type(m.mask).sizes;
+    if (mask.size() > 4 || mask.size() < 2 || mask.size() == 3) return false;
+    for (size_t d = 0; d < mask.size(); ++d)
+      if (mask[d] != 1 && mask[d] != m.scores[4 - mask.size() + d]) return false;
+    return type(m.mask).strides.back() == 1;
+  }
+
+  // A graph of the inputs that calls flash attention.
+  class Call {
+   public:
+    explicit Call(const ir::Graph& graph, const ir::Group& group) : call_(ir::subgraph(graph, group)) { call_.nodes.clear(); }
+
+    ValueId add(std::string op, std::vector<ir::Argument> args, Sizes sizes, ir::DType dtype) {
+      ValueId result = call_.add_value({dtype, sizes, ir::contiguous_strides(sizes)});
+      call_.nodes.push_back({.op = std::move(op), .args = std::move(args), .results = {{false, {result}}}});
+      return result;
+    }
+    // Batches and heads as two dimensions.
+    ValueId split(ValueId id, const Sizes& scores) {
+      Sizes sizes = call_.values[id].type.sizes;
+      sizes.erase(sizes.begin());
+      sizes.insert(sizes.begin(), {scores[0], scores[1]});
+      return add("aten::view", {id, ir::Attribute(sizes)}, sizes, call_.values[id].type.dtype);
+    }
+    ir::Graph call_;
+  };
+
+  ir::Group make_group(const Match& m, size_t last) {
+    ir::Group group;
+    group.nodes.assign(m.nodes.begin(), m.nodes.end());
+    group.inputs = {m.q, m.k, m.v};
+    for (ValueId id : {m.q, m.k, m.v, m.mask})
+      if (id != kNoValue && std::count(group.inputs.begin(), group.inputs.end(), id) == 0) group.inputs.push_back(id);
+    std::sort(group.inputs.begin(), group.inputs.end());
+    group.inputs.erase(std::unique(group.inputs.begin(), group.inputs.end()), group.inputs.end());
+    ValueId result = graph_.nodes[last].results[0].ids[0];
+    group.outputs = {result};
+    group.sizes = m.scores;
+    Call call(graph_, group);
+    ir::DType dtype = type(m.q).dtype;
+    Sizes keys = {type(m.k).sizes[0], type(m.k).sizes[2], type(m.k).sizes[1]};
+    ir::Attribute none = ir::None{};
+    ValueId q = call.split(m.q, m.scores), v = call.split(m.v, m.scores);
+    ValueId turned = call.add("aten::transpose.int", {m.k, ir::Attribute(int64_t{1}), ir::Attribute(int64_t{2})}, keys, dtype);
+    ValueId k = call.split(turned, m.scores);
+    Sizes sizes = {m.scores[0], m.scores[1], type(m.q).sizes[1], type(m.q).sizes[2]};
+    if (m.scale) q = call.add(m.scale->op, {q, m.scale->args[1]}, sizes, dtype);
+    ir::Argument mask = none;
+    if (m.is_fill) {
+      constexpr double kNothing = -std::numeric_limits<double>::infinity();
+      mask = call.add("aten::where.Scalar", {m.mask, ir::Attribute(kNothing), ir::Attribute(0.0)}, type(m.mask).sizes, dtype);
+    } else if (m.mask != kNoValue) {
+      mask = m.mask;
+    }
+    ValueId made = call.add("aten::_scaled_dot_product_flash_attention_for_cpu",
+                            {q, k, v, ir::Attribute(0.0), ir::Attribute(false), mask, ir::Attribute(1.0)}, sizes, dtype);
+    Sizes rows(sizes.begin(), sizes.end() - 1);
+    ValueId sums = call.call_.add_value({ir::DType::f32, rows, ir::contiguous_strides(rows)});
+    call.call_.nodes.back().results.push_back({false, {sums}});
+    constexpr int64_t kContiguous = 0;  // at::MemoryFormat
+    ValueId copy = call.add("aten::clone", {made, ir::Attribute(kContiguous)}, sizes, dtype);
+    ValueId out = call.add("aten::view", {copy, ir::Attribute(type(result).sizes)}, type(result).sizes, dtype);
+    call.call_.outputs = {out, sums};
+    group.call = std::make_shared<const ir::Graph>(std::move(call.call_));
+    return group;
+  }
+
+  const ir::Graph& graph_;
+  std::vector<size_t> maker_;  // per value
+  std::vector<int> uses_;      // per value
+};
+
+}  // namespace
+
+std::vector<ir::Group> find_attention(const ir::Graph& graph) { return Matcher(graph).run(); }
+
+}  // namespace tenon::passes
