@@ -20,6 +20,13 @@ void widen_attribute(ir::Attribute& attribute, bool is_type) {
   }
 }
 
+// Made from nothing: its type is what an argument says, or the default.
+bool is_born_real(const ir::Graph& wide, const ir::Node& node) {
+  bool out = node.results.size() == 1 && !node.results[0].is_list && wide.values[node.results[0].ids[0]].type.dtype == ir::DType::f64;
+  ir::for_each_operand(node, [&](ir::ValueId) { out = false; });
+  return out;
+}
+
 // ATen computes on integers and bools alone in its default type: in f64 if they are f64.
 void widen_integers(ir::Graph& graph, const ir::Node& node, std::vector<ir::Node>& before, ir::Node& out) {
   bool makes_real = false, reads_real = node.op == "aten::where.self";
@@ -48,8 +55,9 @@ ir::Graph widen(ir::Graph graph) {
     const auto& parameters = bridge::find_op(node.op).schema().arguments();
     for (size_t i = 0; i < node.args.size() && i < parameters.size(); ++i)
       if (auto* attribute = std::get_if<ir::Attribute>(&node.args[i])) {
-        std::string type = parameters[i].real_type()->str();
-        widen_attribute(*attribute, type.find("ScalarType") != std::string::npos);
+        bool is_type = parameters[i].real_type()->str().find("ScalarType") != std::string::npos;
+        widen_attribute(*attribute, is_type);
+        if (is_type && is_born_real(graph, node)) *attribute = static_cast<int64_t>(at::kDouble);
       }
     ir::Node wide = node;
     widen_integers(graph, node, nodes, wide);
