@@ -196,6 +196,7 @@ TapeArgument Recorder::note_argument(const c10::IValue& value) {
 }
 
 void Recorder::note_scalars(TapeOp& entry) {
+  if (const ops::Facts* row = facts_of(entry.op).row; row && row->is_by_number) return;
   for (const TapeArgument& arg : entry.args) {
     if (const auto* ref = std::get_if<TensorRef>(&arg)) entry.free_scalars |= ref->defined();
     else if (const auto* list = std::get_if<TensorListRef>(&arg)) entry.free_scalars |= !list->items.empty();

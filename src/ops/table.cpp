@@ -13,6 +13,7 @@ std::unordered_map<std::string, Facts> build() {
 #define TENON_BIRTH(op) table[op].birth = true;
 #define TENON_HIDDEN_WRITE(op, operand, flag) table[op].hidden_writes.push_back({operand, flag});
 #define TENON_OVERWRITE(op, operand) table[op].overwrites = operand;
+#define TENON_BY_NUMBER(op) table[op].is_by_number = true;
 #define TENON_ANY_ZERO(op) table[op].any_zero = true;
 #define TENON_ANY_INFINITY(op) table[op].any_infinity = true;
 #define TENON_VIEW(op, kind) table[op].view = View::kind;
@@ -29,6 +30,7 @@ std::unordered_map<std::string, Facts> build() {
 #undef TENON_BIRTH
 #undef TENON_HIDDEN_WRITE
 #undef TENON_OVERWRITE
+#undef TENON_BY_NUMBER
 #undef TENON_ANY_ZERO
 #undef TENON_ANY_INFINITY
 #undef TENON_VIEW

@@ -41,6 +41,7 @@ struct Facts {
   bool may_throw = false;        // on the contents of its operands
   bool reads_grad_mode = false;  // what it returns depends on it
   bool draws_nothing = false;    // whatever its tags say of random numbers
+  bool is_by_number = false;     // its floating-point numbers choose what is computed: they stay part of the program
   int overwrites = -1;           // the operand that it fills without reading it
   std::vector<HiddenWrite> hidden_writes;
   bool any_infinity = false;  // whether its result is infinite or NaN depends on where the operand's infinities lie
