@@ -10,10 +10,7 @@
 #include "driver/graphs.h"
 #include "driver/native.h"
 #include "driver/stats.h"
-#include "ir/graph/group.h"
 #include "ir/graph/print.h"
-#include "ops/table.h"
-#include "planner/arena.h"
 #include "planner/reuse.h"
 #include "runtime/widen.h"
 
@@ -72,18 +69,6 @@ std::vector<at::Tensor> run_op_by_op(const runtime::Interpreter& interpreter, st
   return interpreter.run(std::move(inputs), runtime::RunMode::kernels, scalars);
 }
 
-// Kernels, and ops with an `out=` form.
-bool takes_memory(const Native& native, const ir::Node& node) {
-  if (ir::is_fused(node)) return !native.kernels[ir::group_of(node)].call;
-  const ops::Facts* facts = ops::find(node.op);
-  return facts && facts->has_out;
-}
-
-std::vector<std::pair<ir::ValueId, ir::ValueId>> shared_by(const Native& native, const ir::Node& node) {
-  if (!ir::is_fused(node)) return {};
-  return native.may_share[ir::group_of(node)];
-}
-
 }  // namespace
 
 std::vector<at::Tensor> Executable::run(std::vector<at::Tensor> inputs, runtime::RunMode mode, c10::ArrayRef<double> scalars) const {
@@ -138,14 +123,7 @@ std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph,
   std::shared_ptr<const runtime::Interpreter> kernels;
   if (native) {
     fused = make_native(graph, options.verify, quarantine);
-    ir::Reuse fused_reuse = planner::plan_reuse(fused.graph);
-    ir::Arena arena;
-    if (!passes::is_skipped("arena"))
-      arena = planner::plan_arena(
-          fused.graph, fused_reuse,
-          {[&](const ir::Node& node) { return takes_memory(fused, node); }, [&](const ir::Node& node) { return shared_by(fused, node); }});
-    kernels = std::make_shared<const runtime::Interpreter>(std::move(fused.graph), std::move(fused_reuse), resources, off,
-                                                           std::move(fused.kernels), std::move(arena));
+    kernels = interpret(fused, resources);
   }
   auto op_by_op = std::make_shared<const runtime::Interpreter>(std::move(graph), std::move(reuse), resources, off);
   Runner own;

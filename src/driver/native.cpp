@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "capture/listener.h"
 #include "driver/kernel_check.h"
 #include "ir/loop/parse.h"
 #include "ir/loop/print.h"
@@ -22,6 +23,8 @@
 #include "ops/table.h"
 #include "passes/fusion/find_groups.h"
 #include "passes/runner.h"
+#include "planner/arena.h"
+#include "planner/reuse.h"
 #ifdef TENON_NATIVE
 #include "codegen/codegen.h"
 #endif
@@ -157,7 +160,7 @@ Explanation::Kernel describe(const ir::Graph& graph, const ir::Group& group) {
 // The op that does most of it is the one with several results.
 std::string name_of(const ir::Graph& call) {
   auto it = std::find_if(call.nodes.begin(), call.nodes.end(), [](const ir::Node& node) { return node.results.size() > 1; });
-  return it->op;
+  return it == call.nodes.end() ? "other ops" : it->op;
 }
 
 // Views are left too, but do nothing.
@@ -213,15 +216,37 @@ runtime::KernelStep make_step(const ir::Graph& graph, const ir::Group& group, co
   return step;
 }
 
+// Kernels, and ops with an `out=` form.
+bool takes_memory(const Native& native, const ir::Node& node) {
+  if (ir::is_fused(node)) return !native.kernels[ir::group_of(node)].call;
+  const ops::Facts* facts = ops::find(node.op);
+  return facts && facts->has_out;
+}
+
+std::vector<std::pair<ir::ValueId, ir::ValueId>> shared_by(const Native& native, const ir::Node& node) {
+  if (!ir::is_fused(node)) return {};
+  return native.may_share[ir::group_of(node)];
+}
+
+bool tells_yes(const at::Tensor& tells) {
+  at::Tensor all = tells.contiguous();
+  const float* at = all.const_data_ptr<float>();
+  return std::find(at, at + all.numel(), 0.0f) == at + all.numel();
+}
+
 runtime::KernelStep make_call(const ir::Graph& graph, const ir::Group& group) {
   runtime::KernelStep step;
-  step.call = [call = interpret(*group.call), ops = interpret(ir::subgraph(graph, group))](std::vector<at::Tensor> inputs,
-                                                                                           c10::ArrayRef<double> scalars) {
-    std::vector<at::Tensor> results = call->run(inputs, runtime::RunMode::kernels, scalars);
-    at::Tensor tells = results.back().contiguous();
-    results.pop_back();
-    const float* at = tells.const_data_ptr<float>();
-    if (std::find(at, at + tells.numel(), 0.0f) == at + tells.numel()) return results;
+  Native fused = make_native(*group.call, 0, std::make_shared<Quarantine>());
+  step.call = [call = interpret(fused, {}), ops = interpret(ir::subgraph(graph, group)), outputs = group.outputs.size()](
+                  std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) {
+    try {
+      std::vector<at::Tensor> results = call->run(inputs, runtime::RunMode::kernels, scalars);
+      if (results.size() == outputs || tells_yes(results.back())) {
+        results.resize(outputs);
+        return results;
+      }
+    } catch (const std::exception&) {  // what the program's own ops say of it is what it is told
+    }
     return ops->run(std::move(inputs), runtime::RunMode::kernels, scalars);
   };
   return step;
@@ -260,11 +285,23 @@ Native make_native(const ir::Graph& graph, double verify, std::shared_ptr<Quaran
   return native;
 }
 
+std::shared_ptr<const runtime::Interpreter> interpret(const Native& native, const std::vector<c10::IValue>& resources) {
+  ir::Reuse reuse = planner::plan_reuse(native.graph);
+  ir::Arena arena;
+  if (!passes::is_skipped("arena"))
+    arena = planner::plan_arena(
+        native.graph, reuse,
+        {[&](const ir::Node& node) { return takes_memory(native, node); }, [&](const ir::Node& node) { return shared_by(native, node); }});
+  return std::make_shared<const runtime::Interpreter>(native.graph, std::move(reuse), resources, capture::keys_above_backends(),
+                                                      native.kernels, std::move(arena));
+}
+
 std::string llvm_text(const std::string& kernel) { return codegen::llvm_text(ir::loop::parse_kernel(kernel), chosen_tier()); }
 std::string assembly(const std::string& kernel) { return codegen::assembly(ir::loop::parse_kernel(kernel), chosen_tier()); }
 bool has_native() { return true; }
 #else
 Native make_native(const ir::Graph&, double, std::shared_ptr<Quarantine>) { throw InternalError("this build generates no code"); }
+std::shared_ptr<const runtime::Interpreter> interpret(const Native&, const std::vector<c10::IValue>&) { return nullptr; }
 std::string llvm_text(const std::string&) { return ""; }
 std::string assembly(const std::string&) { return ""; }
 bool has_native() { return false; }

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -91,6 +92,42 @@ TEST(Explain, C7AttentionWrittenOutIsOneCall) {
     EXPECT_EQ(why.graphs[0].kernels.back().call, "aten::_scaled_dot_product_flash_attention_for_cpu") << why;
     EXPECT_TRUE(why.graphs[0].left.empty()) << why;
     EXPECT_EQ(why.graphs[0].kernels.back().llvm(), "");
+  }
+}
+
+// The loss of each row from its greatest element and the sum of exponentials: to the last bits of eager's, also where it is
+// nearly nothing, and with eager's words for a target that is none.
+TEST(Explain, C7CrossEntropyNeedsNoLogProbabilities) {
+  std::vector<std::string> all = backends();
+  if (std::find(all.begin(), all.end(), "native") == all.end()) GTEST_SKIP() << "a build without code generation";
+  torch::NoGradGuard no_grad;
+  for (int64_t reduction : {at::Reduction::Mean, at::Reduction::Sum}) {
+    auto loss = [&](torch::Tensor x, torch::Tensor target) {
+      return torch::cross_entropy_loss(x, target, {}, reduction, /*ignore_index=*/3);
+    };
+    auto fast = tenon::compile(loss, {.trust = Trust::pure});
+    torch::Tensor x = torch::randn({40, 50}) * 3, target = torch::randint(50, {40}), sure = x + 60 * torch::one_hot(target, 50);
+    for (int i = 0; i < 3; ++i) fast(x, target);
+    for (const torch::Tensor& logits : {x, sure, x - 1000}) {
+      double eager = loss(logits, target).item<double>(), got = fast(logits, target).item<double>();
+      EXPECT_NEAR(got, eager, std::abs(eager) * 1e-5 + 1e-30);
+    }
+    torch::Tensor none = torch::full({40}, 3, torch::kLong);
+    EXPECT_EQ(std::isnan(fast(x, none).item<double>()), reduction == at::Reduction::Mean);
+    Explanation why = tenon::explain(fast);
+    ASSERT_EQ(why.graphs.size(), 1u);
+    ASSERT_EQ(why.graphs[0].kernels.size(), 1u) << why;
+    EXPECT_EQ(why.graphs[0].kernels[0].call, "other ops");
+    auto message = [&](auto& f) {
+      try {
+        f(x, target + 20);
+      } catch (const c10::Error& e) {
+        return std::string(e.what_without_backtrace());
+      }
+      return std::string("no error");
+    };
+    EXPECT_EQ(message(fast), message(loss));
+    EXPECT_NE(message(loss), "no error");
   }
 }
 

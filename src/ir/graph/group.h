@@ -33,8 +33,8 @@ struct Group {
   std::vector<Placed> placed;    // inputs that do not simply lie at the last dimensions
   std::vector<Range> ranges;     // without which it must not run
   std::vector<size_t> parts;     // nodes that compute what an `aten::cat` of the group takes in, over its sizes
-  // Not a kernel: other ops that compute the outputs, and behind them what tells whether they can. Where
-  // that is exactly zero the nodes themselves must run.
+  // Not a kernel: other ops that compute the outputs, and maybe behind them what tells whether they can:
+  // where that is exactly zero the nodes themselves must run. So they must where the others throw.
   std::shared_ptr<const Graph> call;
 };
 

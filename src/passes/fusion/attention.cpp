@@ -5,7 +5,7 @@
 #include <optional>
 #include <set>
 
-#include "ops/lowerable.h"
+#include "passes/fusion/call.h"
 
 namespace tenon::passes {
 namespace {
@@ -18,20 +18,9 @@ using Sizes = std::vector<int64_t>;
 // Keys from which on it is worth it: two threads need the same time for 128, and a quarter for 512.
 constexpr int64_t kFewestKeys = 256;
 
-constexpr size_t kNowhere = SIZE_MAX;
-
 class Matcher {
  public:
-  explicit Matcher(const ir::Graph& graph) : graph_(graph), maker_(graph.values.size(), kNowhere), uses_(graph.values.size(), 0) {
-    for (size_t i = 0; i < graph.nodes.size(); ++i) {
-      ir::for_each_operand(graph.nodes[i], [&](ValueId id) { ++uses_[id]; });
-      ir::for_each_definition(graph.nodes[i], [&](ValueId id) { maker_[id] = i; });
-    }
-    for (ValueId id : graph.outputs)
-      if (id != kNoValue) ++uses_[id];
-    for (const auto* writes : {&graph.write_backs, &graph.forward_write_backs})
-      for (const ir::WriteBack& write : *writes) ++uses_[write.value];
-  }
+  explicit Matcher(const ir::Graph& graph) : graph_(graph), makers_(graph) {}
 
   std::vector<ir::Group> run() {
     std::vector<ir::Group> out;
@@ -43,17 +32,6 @@ class Matcher {
  private:
   const ir::TensorType& type(ValueId id) const { return graph_.values[id].type; }
 
-  // The node that made a value which only what was looked at before reads; null if there is none or it does more.
-  const Node* maker(ValueId id) const {
-    if (id == kNoValue || uses_[id] != 1 || maker_[id] == kNowhere) return nullptr;
-    const Node& node = graph_.nodes[maker_[id]];
-    bool makes_one = node.writes.empty() && !node.ordered && node.results.size() == 1 && !node.results[0].is_list;
-    return makes_one ? &node : nullptr;
-  }
-  static ValueId operand(const Node& node, size_t index) {
-    const auto* id = index < node.args.size() ? std::get_if<ValueId>(&node.args[index]) : nullptr;
-    return id ? *id : kNoValue;
-  }
   static bool is_reshape(const Node& node) { return node.op == "aten::view" || node.op == "aten::_unsafe_view"; }
   static bool is_number(const Node& node, size_t index) {
     return index < node.args.size() && std::holds_alternative<ir::Attribute>(node.args[index]);
@@ -76,13 +54,13 @@ class Matcher {
     m.nodes.insert(last);
     m.v = operand(second, 1);
     ValueId at = operand(second, 0);
-    if (const Node* view = maker(at); view && is_reshape(*view)) {
-      m.nodes.insert(maker_[at]);
+    if (const Node* view = makers_.only(at); view && is_reshape(*view)) {
+      m.nodes.insert(makers_.place(at));
       at = operand(*view, 0);
     }
-    const Node* softmax = maker(at);
+    const Node* softmax = makers_.only(at);
     if (!softmax || softmax->op != "aten::_softmax" || ir::plain_text(softmax->args[2]) != "false") return std::nullopt;
-    m.nodes.insert(maker_[at]);
+    m.nodes.insert(makers_.place(at));
     at = operand(*softmax, 0);
     auto rank = static_cast<int64_t>(type(at).sizes.size());
     std::string dim = ir::plain_text(softmax->args[1]);
@@ -95,8 +73,8 @@ class Matcher {
 
   // From the softmax up to the first product.
   bool match_scores(ValueId at, Match& m) {
-    while (const Node* node = maker(at)) {
-      m.nodes.insert(maker_[at]);
+    while (const Node* node = makers_.only(at)) {
+      m.nodes.insert(makers_.place(at));
       ValueId first = operand(*node, 0), second = operand(*node, 1);
       if (node->op == "aten::bmm") {
         m.q = first;
@@ -144,25 +122,13 @@ class Matcher {
     return type(m.mask).strides.back() == 1;
   }
 
-  // A graph of the inputs that calls flash attention.
-  class Call {
-   public:
-    explicit Call(const ir::Graph& graph, const ir::Group& group) : call_(ir::subgraph(graph, group)) { call_.nodes.clear(); }
-
-    ValueId add(std::string op, std::vector<ir::Argument> args, Sizes sizes, ir::DType dtype) {
-      ValueId result = call_.add_value({dtype, sizes, ir::contiguous_strides(sizes)});
-      call_.nodes.push_back({.op = std::move(op), .args = std::move(args), .results = {{false, {result}}}});
-      return result;
-    }
-    // Batches and heads as two dimensions.
-    ValueId split(ValueId id, const Sizes& scores) {
-      Sizes sizes = call_.values[id].type.sizes;
-      sizes.erase(sizes.begin());
-      sizes.insert(sizes.begin(), {scores[0], scores[1]});
-      return add("aten::view", {id, ir::Attribute(sizes)}, sizes, call_.values[id].type.dtype);
-    }
-    ir::Graph call_;
-  };
+  // Batches and heads as two dimensions.
+  static ValueId split(Call& call, ValueId id, const Sizes& scores) {
+    Sizes sizes = call.type(id).sizes;
+    sizes.erase(sizes.begin());
+    sizes.insert(sizes.begin(), {scores[0], scores[1]});
+    return call.add("aten::view", {id, ir::Attribute(sizes)}, sizes, call.type(id).dtype);
+  }
 
   ir::Group make_group(const Match& m, size_t last) {
     ir::Group group;
@@ -179,9 +145,9 @@ class Matcher {
     ir::DType dtype = type(m.q).dtype;
     Sizes keys = {type(m.k).sizes[0], type(m.k).sizes[2], type(m.k).sizes[1]};
     ir::Attribute none = ir::None{};
-    ValueId q = call.split(m.q, m.scores), v = call.split(m.v, m.scores);
+    ValueId q = split(call, m.q, m.scores), v = split(call, m.v, m.scores);
     ValueId turned = call.add("aten::transpose.int", {m.k, ir::Attribute(int64_t{1}), ir::Attribute(int64_t{2})}, keys, dtype);
-    ValueId k = call.split(turned, m.scores);
+    ValueId k = split(call, turned, m.scores);
     Sizes sizes = {m.scores[0], m.scores[1], type(m.q).sizes[1], type(m.q).sizes[2]};
     if (m.scale) q = call.add(m.scale->op, {q, m.scale->args[1]}, sizes, dtype);
     ir::Argument mask = none;
@@ -194,19 +160,16 @@ class Matcher {
     ValueId made = call.add("aten::_scaled_dot_product_flash_attention_for_cpu",
                             {q, k, v, ir::Attribute(0.0), ir::Attribute(false), mask, ir::Attribute(1.0)}, sizes, dtype);
     Sizes rows(sizes.begin(), sizes.end() - 1);
-    ValueId sums = call.call_.add_value({ir::DType::f32, rows, ir::contiguous_strides(rows)});
-    call.call_.nodes.back().results.push_back({false, {sums}});
+    ValueId sums = call.add_result(rows, ir::DType::f32);
     constexpr int64_t kContiguous = 0;  // at::MemoryFormat
     ValueId copy = call.add("aten::clone", {made, ir::Attribute(kContiguous)}, sizes, dtype);
     ValueId out = call.add("aten::view", {copy, ir::Attribute(type(result).sizes)}, type(result).sizes, dtype);
-    call.call_.outputs = {out, sums};
-    group.call = std::make_shared<const ir::Graph>(std::move(call.call_));
+    group.call = call.finish({out, sums});
     return group;
   }
 
   const ir::Graph& graph_;
-  std::vector<size_t> maker_;  // per value
-  std::vector<int> uses_;      // per value
+  Makers makers_;
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "ops/pieces.h"
 #include "ops/placement.h"
 #include "passes/fusion/attention.h"
+#include "passes/fusion/loss.h"
 
 namespace tenon::passes {
 namespace {
@@ -270,7 +271,9 @@ class Finder {
 
 std::vector<ir::Group> find_groups(const ir::Graph& graph, bool apart) {
   std::vector<ir::Group> calls;
-  if (!apart) calls = find_attention(graph);
+  if (!apart)
+    for (auto find : {find_attention, find_losses})
+      for (ir::Group& call : find(graph)) calls.push_back(std::move(call));
   std::vector<ir::Group> groups = Finder(graph, apart, calls).run();
   groups.insert(groups.end(), calls.begin(), calls.end());
   return groups;

@@ -1,0 +1,47 @@
+#include "passes/fusion/call.h"
+
+namespace tenon::passes {
+
+Makers::Makers(const ir::Graph& graph) : graph_(graph), place_(graph.values.size(), kNowhere), uses_(graph.values.size(), 0) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    ir::for_each_operand(graph.nodes[i], [&](ir::ValueId id) { ++uses_[id]; });
+    ir::for_each_definition(graph.nodes[i], [&](ir::ValueId id) { place_[id] = i; });
+  }
+  for (ir::ValueId id : graph.outputs)
+    if (id != ir::kNoValue) ++uses_[id];
+  for (const auto* writes : {&graph.write_backs, &graph.forward_write_backs})
+    for (const ir::WriteBack& write : *writes) ++uses_[write.value];
+}
+
+const ir::Node* Makers::only(ir::ValueId id) const {
+  if (id == ir::kNoValue || uses_[id] != 1 || place_[id] == kNowhere) return nullptr;
+  const ir::Node& node = graph_.nodes[place_[id]];
+  bool makes_one = node.writes.empty() && !node.ordered && node.results.size() == 1 && !node.results[0].is_list;
+  return makes_one ? &node : nullptr;
+}
+
+ir::ValueId operand(const ir::Node& node, size_t index) {
+  const auto* id = index < node.args.size() ? std::get_if<ir::ValueId>(&node.args[index]) : nullptr;
+  return id ? *id : ir::kNoValue;
+}
+
+Call::Call(const ir::Graph& graph, const ir::Group& group) : graph_(ir::subgraph(graph, group)) { graph_.nodes.clear(); }
+
+ir::ValueId Call::add(std::string op, std::vector<ir::Argument> args, std::vector<int64_t> sizes, ir::DType dtype) {
+  graph_.nodes.push_back({.op = std::move(op), .args = std::move(args)});
+  return add_result(std::move(sizes), dtype);
+}
+
+ir::ValueId Call::add_result(std::vector<int64_t> sizes, ir::DType dtype) {
+  std::vector<int64_t> strides = ir::contiguous_strides(sizes);
+  ir::ValueId result = graph_.add_value({dtype, std::move(sizes), std::move(strides)});
+  graph_.nodes.back().results.push_back({false, {result}});
+  return result;
+}
+
+std::shared_ptr<const ir::Graph> Call::finish(std::vector<ir::ValueId> outputs) {
+  graph_.outputs = std::move(outputs);
+  return std::make_shared<const ir::Graph>(std::move(graph_));
+}
+
+}  // namespace tenon::passes

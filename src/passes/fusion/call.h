@@ -1,0 +1,44 @@
+// Small tools of patterns that become calls: who made a value, and a graph that computes it otherwise.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/graph/group.h"
+
+namespace tenon::passes {
+
+class Makers {
+ public:
+  explicit Makers(const ir::Graph& graph);
+
+  static constexpr size_t kNowhere = SIZE_MAX;
+  size_t place(ir::ValueId id) const { return place_[id]; }  // of the node, or kNowhere
+  // The node that made a value which one node reads and nobody else; null if there is none or it does more.
+  const ir::Node* only(ir::ValueId id) const;
+
+ private:
+  const ir::Graph& graph_;
+  std::vector<size_t> place_;
+  std::vector<int> uses_;
+};
+
+// The operand at a place, or kNoValue.
+ir::ValueId operand(const ir::Node& node, size_t index);
+
+// A graph of a group's inputs.
+class Call {
+ public:
+  Call(const ir::Graph& graph, const ir::Group& group);
+
+  // Every result in order, without gaps; what ATen makes of it otherwise, the last op must copy.
+  ir::ValueId add(std::string op, std::vector<ir::Argument> args, std::vector<int64_t> sizes, ir::DType dtype);
+  ir::ValueId add_result(std::vector<int64_t> sizes, ir::DType dtype);  // one more of the last op
+  const ir::TensorType& type(ir::ValueId id) const { return graph_.values[id].type; }
+  std::shared_ptr<const ir::Graph> finish(std::vector<ir::ValueId> outputs);
+
+ private:
+  ir::Graph graph_;
+};
+
+}  // namespace tenon::passes
