@@ -91,7 +91,7 @@ class Errors {
     if (count_ == 0) return "";
     double rms = std::sqrt(squares_got_ / count_), rms_eager = std::sqrt(squares_eager_ / count_);
     if (count_noisy_ > 0) rms_eager = std::max(rms_eager, std::sqrt(squares_noisy_ / count_noisy_));
-    if (rms <= slack_ * (kRms * rms_eager + spacing(scale_, unit_))) return "";
+    if (rms <= slack_ * (kRms * rms_eager + (is_small_ ? 2 : 1) * spacing(scale_, unit_))) return "";
     std::ostringstream out;
     out << "the error is " << rms << ", eager's is " << rms_eager << " (" << count_ << " elements up to " << scale_ << ")";
     return out.str();
