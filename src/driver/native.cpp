@@ -285,15 +285,15 @@ Native make_native(const ir::Graph& graph, double verify, std::shared_ptr<Quaran
   return native;
 }
 
-std::shared_ptr<const runtime::Interpreter> interpret(const Native& native, const std::vector<c10::IValue>& resources) {
+std::shared_ptr<const runtime::Interpreter> interpret(Native& native, const std::vector<c10::IValue>& resources) {
   ir::Reuse reuse = planner::plan_reuse(native.graph);
   ir::Arena arena;
   if (!passes::is_skipped("arena"))
     arena = planner::plan_arena(
         native.graph, reuse,
         {[&](const ir::Node& node) { return takes_memory(native, node); }, [&](const ir::Node& node) { return shared_by(native, node); }});
-  return std::make_shared<const runtime::Interpreter>(native.graph, std::move(reuse), resources, capture::keys_above_backends(),
-                                                      native.kernels, std::move(arena));
+  return std::make_shared<const runtime::Interpreter>(std::move(native.graph), std::move(reuse), resources, capture::keys_above_backends(),
+                                                      std::move(native.kernels), std::move(arena));
 }
 
 std::string llvm_text(const std::string& kernel) { return codegen::llvm_text(ir::loop::parse_kernel(kernel), chosen_tier()); }
@@ -301,7 +301,7 @@ std::string assembly(const std::string& kernel) { return codegen::assembly(ir::l
 bool has_native() { return true; }
 #else
 Native make_native(const ir::Graph&, double, std::shared_ptr<Quarantine>) { throw InternalError("this build generates no code"); }
-std::shared_ptr<const runtime::Interpreter> interpret(const Native&, const std::vector<c10::IValue>&) { return nullptr; }
+std::shared_ptr<const runtime::Interpreter> interpret(Native&, const std::vector<c10::IValue>&) { return nullptr; }
 std::string llvm_text(const std::string&) { return ""; }
 std::string assembly(const std::string&) { return ""; }
 bool has_native() { return false; }

@@ -29,8 +29,8 @@ bool has_native();
 // Equal kernels are compiled once in a process. `verify`: the fraction of runs that are compared with ATen.
 Native make_native(const ir::Graph& graph, double verify, std::shared_ptr<Quarantine> quarantine);
 
-// On a static plan of memory.
-std::shared_ptr<const runtime::Interpreter> interpret(const Native& native, const std::vector<c10::IValue>& resources);
+// On a static plan of memory. Takes the graph and the kernels out.
+std::shared_ptr<const runtime::Interpreter> interpret(Native& native, const std::vector<c10::IValue>& resources);
 
 // Of a kernel in the text of the loop language, for this CPU.
 std::string llvm_text(const std::string& kernel);

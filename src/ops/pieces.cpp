@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/graph/node.h"
 #include "ops/lowerable.h"
 
 namespace tenon::ops {
@@ -9,18 +10,12 @@ namespace {
 
 using ir::ValueId;
 
-template <class T>
-const T* attribute(const ir::Node& node, size_t index) {
-  const auto* given = std::get_if<ir::Attribute>(&node.args[index]);
-  return given ? std::get_if<T>(given) : nullptr;
-}
-
 bool has_elements(const ir::TensorType& type) { return std::count(type.sizes.begin(), type.sizes.end(), 0) == 0; }
 
 std::optional<Pieces> catenated(const ir::Graph& graph, const ir::Node& node, const ir::TensorType& type) {
   constexpr size_t kMost = 4;  // each is one more masked load
   const auto* list = std::get_if<ir::ValueList>(&node.args[0]);
-  const auto* dim = attribute<int64_t>(node, 1);
+  const auto* dim = ir::constant<int64_t>(node, 1);
   if (!list || !dim || list->ids.size() < 2 || list->ids.size() > kMost) return std::nullopt;
   Pieces out{static_cast<size_t>(*dim < 0 ? *dim + static_cast<int64_t>(type.sizes.size()) : *dim)};
   for (ValueId id : list->ids) {
@@ -36,7 +31,7 @@ std::optional<Pieces> catenated(const ir::Graph& graph, const ir::Node& node, co
 std::optional<Pieces> surrounded(const ir::Graph& graph, const ir::Node& node, const ir::TensorType& type) {
   bool is_slice = node.op == "aten::slice_backward";
   const auto* id = std::get_if<ValueId>(&node.args[0]);
-  const auto *dim = attribute<int64_t>(node, 2), *start = attribute<int64_t>(node, 3);
+  const auto *dim = ir::constant<int64_t>(node, 2), *start = ir::constant<int64_t>(node, 3);
   if (!id || *id == ir::kNoValue || !dim || !start) return std::nullopt;
   if (is_slice && ir::plain_text(node.args[5]) != "1") return std::nullopt;
   const ir::TensorType& grad = graph.values[*id].type;
@@ -62,7 +57,7 @@ std::optional<Pieces> surrounded(const ir::Graph& graph, const ir::Node& node, c
 
 // One number for both dimensions, or two; none is what the other list says.
 std::optional<std::array<int64_t, 2>> pair_of(const ir::Node& node, size_t index) {
-  const auto* list = attribute<std::vector<int64_t>>(node, index);
+  const auto* list = ir::constant<std::vector<int64_t>>(node, index);
   if (!list || list->empty()) return std::nullopt;
   return std::array{(*list)[0], list->back()};
 }
@@ -100,7 +95,7 @@ std::optional<Pool> pool_of(const ir::Graph& graph, const ir::Node& node) {
   Pool out{.source = {id, from.strides}, .is_mean = !is_max};
   if (!is_max) {
     out.counts_padding = ir::plain_text(node.args[5]) == "true";
-    if (const auto* divisor = attribute<int64_t>(node, 6)) out.divisor = *divisor;
+    if (const auto* divisor = ir::constant<int64_t>(node, 6)) out.divisor = *divisor;
   }
   for (size_t d = 0; d < rank; ++d)
     if (from.sizes[d] == 1) out.source.strides[d] = 0;

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "ir/graph/node.h"
 #include "ops/table.h"
 #include "passes/copies.h"
 #include "passes/layout.h"
 #include "passes/memory.h"
-#include "passes/node.h"
 
 namespace tenon::passes {
 namespace {

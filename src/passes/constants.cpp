@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "passes/node.h"
+#include "ir/graph/node.h"
 
 namespace tenon::passes {
 namespace {

@@ -1,7 +1,7 @@
 #include "passes/copies.h"
 
+#include "ir/graph/node.h"
 #include "passes/layout.h"
-#include "passes/node.h"
 
 namespace tenon::passes {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ir/graph/node.h"
 #include "passes/layout.h"
-#include "passes/node.h"
 
 namespace tenon::passes {
 namespace {

@@ -1,8 +1,8 @@
 #include "passes/eliminate_casts.h"
 
+#include "ir/graph/node.h"
 #include "passes/copies.h"
 #include "passes/memory.h"
-#include "passes/node.h"
 
 namespace tenon::passes {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <unordered_map>
 
+#include "ir/graph/node.h"
 #include "ir/graph/print.h"
 #include "ops/table.h"
 #include "passes/memory.h"
-#include "passes/node.h"
 #include "passes/rewrite.h"
 
 namespace tenon::passes {

@@ -1,11 +1,11 @@
 #include "passes/fold.h"
 
+#include "ir/graph/node.h"
 #include "ops/table.h"
 #include "passes/constants.h"
 #include "passes/copies.h"
 #include "passes/layout.h"
 #include "passes/memory.h"
-#include "passes/node.h"
 #include "passes/rewrite.h"
 
 namespace tenon::passes {

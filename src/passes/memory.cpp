@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "passes/node.h"
+#include "ir/graph/node.h"
 
 namespace tenon::passes {
 

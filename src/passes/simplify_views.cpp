@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ir/graph/node.h"
 #include "ops/table.h"
 #include "passes/layout.h"
 #include "passes/memory.h"
-#include "passes/node.h"
 #include "passes/rewrite.h"
 
 namespace tenon::passes {

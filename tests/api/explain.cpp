@@ -95,6 +95,23 @@ TEST(Explain, C7AttentionWrittenOutIsOneCall) {
   }
 }
 
+// Heads and rows that lie in another order in memory, as MultiheadAttention has them.
+TEST(Explain, C7AttentionOfTransposedQueries) {
+  std::vector<std::string> all = backends();
+  if (std::find(all.begin(), all.end(), "native") == all.end()) GTEST_SKIP() << "a build without code generation";
+  for (double scale : {0.0, 0.3}) {
+    auto attend = [&](torch::Tensor q, torch::Tensor k, torch::Tensor v) {
+      torch::Tensor scores = torch::bmm(q.transpose(0, 1), k.transpose(0, 1).transpose(1, 2));
+      return torch::bmm(torch::softmax(scale == 0 ? scores : scores * scale, -1), v.transpose(0, 1));
+    };
+    auto fast = tenon::compile(attend, {.trust = Trust::pure});
+    torch::Tensor q = torch::randn({256, 3, 16}), k = torch::randn({256, 3, 16}), v = torch::randn({256, 3, 16}), got;
+    for (int i = 0; i < 4; ++i) got = fast(q, k, v);
+    EXPECT_TRUE(torch::allclose(got, attend(q, k, v), 1e-4, 1e-5)) << "scale " << scale;
+    EXPECT_FALSE(tenon::explain(fast).graphs[0].kernels.back().call.empty());
+  }
+}
+
 // The loss of each row from its greatest element and the sum of exponentials: to the last bits of eager's, also where it is
 // nearly nothing, and with eager's words for a target that is none.
 TEST(Explain, C7CrossEntropyNeedsNoLogProbabilities) {

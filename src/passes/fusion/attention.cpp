@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "ir/graph/node.h"
 #include "passes/fusion/call.h"
 
 namespace tenon::passes {
@@ -134,8 +135,7 @@ class Matcher {
     ir::Group group;
     group.nodes.assign(m.nodes.begin(), m.nodes.end());
     group.inputs = {m.q, m.k, m.v};
-    for (ValueId id : {m.q, m.k, m.v, m.mask})
-      if (id != kNoValue && std::count(group.inputs.begin(), group.inputs.end(), id) == 0) group.inputs.push_back(id);
+    if (m.mask != kNoValue) group.inputs.push_back(m.mask);
     std::sort(group.inputs.begin(), group.inputs.end());
     group.inputs.erase(std::unique(group.inputs.begin(), group.inputs.end()), group.inputs.end());
     ValueId result = graph_.nodes[last].results[0].ids[0];
@@ -145,11 +145,17 @@ class Matcher {
     ir::DType dtype = type(m.q).dtype;
     Sizes keys = {type(m.k).sizes[0], type(m.k).sizes[2], type(m.k).sizes[1]};
     ir::Attribute none = ir::None{};
-    ValueId q = split(call, m.q, m.scores), v = split(call, m.v, m.scores);
+    // Flash attention lays its result out as the queries are: in order.
+    constexpr int64_t kContiguous = 0;  // at::MemoryFormat
+    ValueId q = m.q;
+    if (type(q).strides != ir::contiguous_strides(type(q).sizes))
+      q = call.add("aten::clone", {q, ir::Attribute(kContiguous)}, type(m.q).sizes, dtype);
+    if (m.scale) q = call.add(m.scale->op, {q, m.scale->args[1]}, type(m.q).sizes, dtype);
+    q = split(call, q, m.scores);
+    ValueId v = split(call, m.v, m.scores);
     ValueId turned = call.add("aten::transpose.int", {m.k, ir::Attribute(int64_t{1}), ir::Attribute(int64_t{2})}, keys, dtype);
     ValueId k = split(call, turned, m.scores);
     Sizes sizes = {m.scores[0], m.scores[1], type(m.q).sizes[1], type(m.q).sizes[2]};
-    if (m.scale) q = call.add(m.scale->op, {q, m.scale->args[1]}, sizes, dtype);
     ir::Argument mask = none;
     if (m.is_fill) {
       constexpr double kNothing = -std::numeric_limits<double>::infinity();
@@ -161,9 +167,7 @@ class Matcher {
                             {q, k, v, ir::Attribute(0.0), ir::Attribute(false), mask, ir::Attribute(1.0)}, sizes, dtype);
     Sizes rows(sizes.begin(), sizes.end() - 1);
     ValueId sums = call.add_result(rows, ir::DType::f32);
-    constexpr int64_t kContiguous = 0;  // at::MemoryFormat
-    ValueId copy = call.add("aten::clone", {made, ir::Attribute(kContiguous)}, sizes, dtype);
-    ValueId out = call.add("aten::view", {copy, ir::Attribute(type(result).sizes)}, type(result).sizes, dtype);
+    ValueId out = call.add("aten::view", {made, ir::Attribute(type(result).sizes)}, type(result).sizes, dtype);
     group.call = call.finish({out, sums});
     return group;
   }

@@ -20,11 +20,6 @@ const ir::Node* Makers::only(ir::ValueId id) const {
   return makes_one ? &node : nullptr;
 }
 
-ir::ValueId operand(const ir::Node& node, size_t index) {
-  const auto* id = index < node.args.size() ? std::get_if<ir::ValueId>(&node.args[index]) : nullptr;
-  return id ? *id : ir::kNoValue;
-}
-
 Call::Call(const ir::Graph& graph, const ir::Group& group) : graph_(ir::subgraph(graph, group)) { graph_.nodes.clear(); }
 
 ir::ValueId Call::add(std::string op, std::vector<ir::Argument> args, std::vector<int64_t> sizes, ir::DType dtype) {

@@ -23,15 +23,12 @@ class Makers {
   std::vector<int> uses_;
 };
 
-// The operand at a place, or kNoValue.
-ir::ValueId operand(const ir::Node& node, size_t index);
-
 // A graph of a group's inputs.
 class Call {
  public:
   Call(const ir::Graph& graph, const ir::Group& group);
 
-  // Every result in order, without gaps; what ATen makes of it otherwise, the last op must copy.
+  // The result is in order, without gaps. A kernel may read it as that, so it must be; of a view that only ATen reads it need not.
   ir::ValueId add(std::string op, std::vector<ir::Argument> args, std::vector<int64_t> sizes, ir::DType dtype);
   ir::ValueId add_result(std::vector<int64_t> sizes, ir::DType dtype);  // one more of the last op
   const ir::TensorType& type(ir::ValueId id) const { return graph_.values[id].type; }

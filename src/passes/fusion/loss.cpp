@@ -1,5 +1,6 @@
 #include "passes/fusion/loss.h"
 
+#include "ir/graph/node.h"
 #include "passes/fusion/call.h"
 
 namespace tenon::passes {
