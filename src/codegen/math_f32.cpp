@@ -18,7 +18,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // x between the two; a NaN stays.
 Value* clamp(Builder& b, Value* x, double low, double high) { return b.below(Builder::real(x, high), b.above(Builder::real(x, low), x)); }
 
-// x·2^n of a whole n from -126 to 128, in two steps, since 2^128 is no f32.
+// x·2^n of a whole n from -151 to 128, in two steps, since neither is an f32.
 Value* scale(Builder& b, Value* x, Value* n) {
   if (Builder::lanes_of(x) == 16 && b.tier.lanes == 16)
     return b.CreateIntrinsic(Intrinsic::x86_avx512_mask_scalef_ps_512, {}, {x, n, x, b.getInt16(0xffff), b.getInt32(4)});
@@ -38,25 +38,23 @@ Value* exp_tail(Builder& b, Value* r) {
 
 }  // namespace
 
-// 2^n·e^r. What would be below the smallest normal number is 0: CPUs take a hundred cycles for those.
+// 2^n·e^r.
 Value* exp_f32(Builder& b, Value* x) {
-  constexpr double kLeast = -87.33654022216797;  // e^kLeast > 2^-126
+  constexpr double kLeast = -104;  // e^kLeast is rounded to 0
   Value* inside = clamp(b, x, kLeast, 88.8);
   Value* n = b.call(Intrinsic::roundeven, {b.CreateFMul(inside, Builder::real(x, kLog2E))});
   Value* r = b.mad(n, Builder::real(x, -kLn2High), inside);
   r = b.mad(n, Builder::real(x, -kLn2Low), r);
-  Value* e = b.CreateFAdd(exp_tail(b, r), Builder::real(x, 1));
-  return b.CreateSelect(b.CreateFCmpOLT(x, Builder::real(x, kLeast)), Builder::real(x, 0), scale(b, e, n));
+  return scale(b, b.CreateFAdd(exp_tail(b, r), Builder::real(x, 1)), n);
 }
 
 Value* exp2_f32(Builder& b, Value* x) {
-  Value* inside = clamp(b, x, -126, 128.5);
+  Value* inside = clamp(b, x, -151, 128.5);
   Value* n = b.call(Intrinsic::roundeven, {inside});
   Value* r = b.CreateFSub(inside, n);
   Value* p = b.polynomial(r, {0.6931471824645996, 0.24022650718688965, 0.055504050105810165, 0.009618086740374565, 0.0013337951386347413,
                               0.00015452165098395199, 1.4329708392324392e-05});
-  Value* e = b.mad(r, p, Builder::real(x, 1));
-  return b.CreateSelect(b.CreateFCmpOLT(x, Builder::real(x, -126)), Builder::real(x, 0), scale(b, e, n));
+  return scale(b, b.mad(r, p, Builder::real(x, 1)), n);
 }
 
 // x = 2^n·(1+f) with 1+f around 1; log(1+f) = f - f²/2 + f³·P(f).

@@ -19,6 +19,7 @@
 #include "ir/loop/print.h"
 #include "ir/loop/verify.h"
 #include "loops/lower.h"
+#include "ops/lowerable.h"
 #include "ops/rows.h"
 #include "ops/table.h"
 #include "passes/fusion/find_groups.h"
@@ -171,13 +172,25 @@ bool is_view(const ir::Graph& graph, const ir::Node& node) {
   return out;
 }
 
+// Whether it reads or makes nothing but tensors without elements.
+bool is_empty(const ir::Graph& graph, const ir::Node& node) {
+  bool reads = false, reads_some = false, makes_some = false;
+  ir::for_each_operand(node, [&](ir::ValueId id) {
+    reads = true;
+    reads_some |= ops::has_elements(graph.values[id].type);
+  });
+  ir::for_each_definition(node, [&](ir::ValueId id) { makes_some |= ops::has_elements(graph.values[id].type); });
+  return !makes_some || (reads && !reads_some);
+}
+
 std::vector<Explanation::Call> left_to_aten(const ir::Graph& fused) {
   std::vector<Explanation::Call> out;
   for (const ir::Node& node : fused.nodes) {
     if (ir::is_fused(node) || is_view(fused, node)) continue;
-    auto known = std::find_if(out.begin(), out.end(), [&](const Explanation::Call& call) { return call.op == node.op; });
-    if (known == out.end())
-      known = out.insert(out.end(), {node.op, 0, ops::has_row(node.op) ? "its row is not for these types or sizes" : "no row"});
+    std::string why = ops::has_row(node.op) ? "its row is not for these types or sizes" : "no row";
+    if (is_empty(fused, node)) why = "no elements";
+    auto known = std::find_if(out.begin(), out.end(), [&](const Explanation::Call& call) { return call.op == node.op && call.why == why; });
+    if (known == out.end()) known = out.insert(out.end(), {node.op, 0, why});
     ++known->count;
   }
   return out;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 
 #include "base/error.h"
 #include "loops/space.h"
@@ -24,96 +23,9 @@ Terms::Terms(const ir::Graph& graph, const ir::Group& group, const std::vector<V
     if (std::find(group.parts.begin(), group.parts.end(), i) != group.parts.end()) continue;
     if (auto pieces = ops::pieces_of(graph, graph.nodes[i])) add_pieces(graph.nodes[i], *pieces);
     else if (auto pool = ops::pool_of(graph, graph.nodes[i])) add_pool(graph.nodes[i], *pool);
+    else if (auto move = ops::move_of(graph, graph.nodes[i])) add_move(graph.nodes[i], *move);
     else add_node(graph.nodes[i]);
   }
-}
-
-TermId Terms::position(size_t dim) {
-  if (group_.sizes[dim] == 1) return integer(0);
-  if (std::find(positions_.begin(), positions_.end(), dim) == positions_.end()) positions_.push_back(dim);
-  return add({Term::Kind::position, DType::i64, static_cast<int32_t>(dim), -1, 0, {}});
-}
-
-TermId Terms::both(TermId a, TermId b) { return compute(loop::Op::bit_and, DType::boolean, {a, b}); }
-
-TermId Terms::is_between(TermId term, int64_t begin, int64_t end) {
-  TermId from = compute(loop::Op::ge, DType::i64, {term, integer(begin)});
-  return both(from, compute(loop::Op::lt, DType::i64, {term, integer(end)}));
-}
-
-// Which operand an element comes from, its position says.
-void Terms::add_pieces(const ir::Node& node, const ops::Pieces& pieces) {
-  ValueId result = ops::results_of(node)[0];
-  DType dtype = graph_.values[result].type.dtype, wide = ops::register_type(dtype);
-  std::vector<TermId> values;
-  for (size_t i = 0; i < pieces.pieces.size(); ++i) {
-    const auto& [id, end] = pieces.pieces[i];
-    if (id == ir::kNoValue) {
-      values.push_back(constant(int64_t{0}, wide));
-      continue;
-    }
-    Part part{pieces.dim, i == 0 ? 0 : pieces.pieces[i - 1].end, end};
-    auto known = std::find(parts_.begin(), parts_.end(), part);
-    part_ = static_cast<int32_t>(known - parts_.begin());
-    if (known == parts_.end()) parts_.push_back(part);
-    values.push_back(cast(element(id, dtype), dtype, wide));
-    part_ = kWhole;
-  }
-  TermId out = values.back();
-  for (size_t i = values.size() - 1; i-- > 0;) {
-    TermId before = compute(loop::Op::lt, DType::i64, {position(pieces.dim), integer(pieces.pieces[i].end)});
-    out = compute(loop::Op::select, wide, {before, values[i], out});
-  }
-  known_[{result, dtype, kWhole}] = cast(out, wide, dtype);
-}
-
-// One element of every window; `is_inside` has where that is one of the source's.
-TermId Terms::window_element(const ops::Pool& pool, int64_t row, int64_t column, TermId& is_inside) {
-  const std::vector<int64_t>& sizes = group_.sizes;
-  Access access;
-  is_inside = kWhole;
-  for (size_t w = 0; w < 2; ++w) {
-    const auto& window = pool.windows[w];
-    int64_t from = (w == 0 ? row : column) * window.dilation - window.padding;  // in the first window
-    access.offset += from * window.step;
-    size_t dim = sizes.size() - 2 + w;
-    int64_t last = from + (sizes[dim] - 1) * window.stride;
-    if (from >= 0 && last < window.extent) continue;
-    TermId at =
-        compute(loop::Op::add, DType::i64, {compute(loop::Op::mul, DType::i64, {position(dim), integer(window.stride)}), integer(from)});
-    TermId here = is_between(at, 0, window.extent);
-    is_inside = is_inside == kWhole ? here : both(is_inside, here);
-  }
-  access.has_mask = is_inside != kWhole;
-  std::vector<TermId> operands;
-  if (access.has_mask) operands.push_back(is_inside);
-  DType dtype = graph_.values[pool.source.id].type.dtype;
-  return cast(load(pool.source.id, access, std::move(operands)), dtype, ops::register_type(dtype));
-}
-
-// As ATen's loop has it: the first of two zeros stays, a NaN wins.
-TermId Terms::larger(TermId before, TermId value, DType type) {
-  TermId is_larger = compute(loop::Op::gt, type, {value, before}), is_nan = compute(loop::Op::ne, type, {value, value});
-  return compute(loop::Op::select, type, {compute(loop::Op::bit_or, DType::boolean, {is_larger, is_nan}), value, before});
-}
-
-void Terms::add_pool(const ir::Node& node, const ops::Pool& pool) {
-  ValueId result = ops::results_of(node)[0];
-  DType dtype = graph_.values[result].type.dtype, wide = ops::register_type(dtype);
-  TermId none = constant(-std::numeric_limits<double>::infinity(), wide);
-  TermId out = pool.is_mean ? constant(int64_t{0}, wide) : none, count = constant(int64_t{0}, wide);
-  for (int64_t row = 0; row < pool.windows[0].size; ++row)
-    for (int64_t column = 0; column < pool.windows[1].size; ++column) {
-      TermId is_inside, one = constant(int64_t{1}, wide);
-      TermId value = window_element(pool, row, column, is_inside);
-      if (is_inside != kWhole && !pool.is_mean) value = compute(loop::Op::select, wide, {is_inside, value, none});
-      if (is_inside != kWhole && !pool.counts_padding) one = compute(loop::Op::select, wide, {is_inside, one, constant(int64_t{0}, wide)});
-      out = pool.is_mean ? compute(loop::Op::add, wide, {out, value}) : larger(out, value, wide);
-      count = compute(loop::Op::add, wide, {count, one});
-    }
-  if (pool.divisor) count = constant(*pool.divisor, wide);
-  if (pool.is_mean) out = compute(loop::Op::div, wide, {out, count});
-  known_[{result, dtype, kWhole}] = cast(out, wide, dtype);
 }
 
 void Terms::add_node(const ir::Node& node) {

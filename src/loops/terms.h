@@ -8,6 +8,7 @@
 #include "ir/graph/group.h"
 #include "ir/loop/loop.h"
 #include "ops/lowerable.h"
+#include "ops/moves.h"
 #include "ops/pieces.h"
 
 namespace tenon::loops {
@@ -65,9 +66,25 @@ class Terms {
   void add_node(const ir::Node& node);
   void add_pieces(const ir::Node& node, const ops::Pieces& pieces);
   void add_pool(const ir::Node& node, const ops::Pool& pool);
-  TermId window_element(const ops::Pool& pool, int64_t row, int64_t column, TermId& is_inside);
-  TermId larger(TermId before, TermId value, ir::DType type);
+  void add_move(const ir::Node& node, const ops::Move& move);
+  struct WindowElement {
+    TermId value = kWhole;
+    TermId is_inside = kWhole;  // or always
+    TermId place = kWhole;      // in the source's last two dimensions, as one
+  };
+  TermId window_begin(const ops::Pool& pool, size_t w);
+  WindowElement window_element(const ops::Pool& pool, int64_t row, int64_t column);
+  TermId window_mean(const ops::Pool& pool, ir::DType wide);
+  TermId moved(const ops::Move& move, const ops::Move::Along& along);
+  TermId moved_element(const ops::Move& move, const std::vector<TermId>& places);
+  struct Neighbours {
+    TermId first, second, share;
+  };
+  Neighbours neighbours(const ops::Move::Along& along, ir::DType wide);
+  TermId between(const ops::Move& move, std::vector<TermId> places, ir::DType wide);
+  TermId scaled_down(TermId position, double factor);
   TermId position(size_t dim);
+  TermId whole(ir::loop::Op op, TermId a, TermId b);
   TermId integer(int64_t number) { return constant(number, ir::DType::i64); }
   TermId is_between(TermId term, int64_t begin, int64_t end);
   TermId both(TermId a, TermId b);

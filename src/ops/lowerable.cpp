@@ -14,6 +14,8 @@ namespace loop = ir::loop;
 
 bool has_registers(DType dtype) { return ir::is_floating(dtype) || ir::is_integer(dtype) || dtype == DType::boolean; }
 
+bool has_elements(const ir::TensorType& type) { return std::count(type.sizes.begin(), type.sizes.end(), 0) == 0; }
+
 namespace {
 
 // Whether an expression has a meaning in this type. `is_condition`: it is wanted as a bool, whatever the type of what it compares.
@@ -39,6 +41,13 @@ bool fits(const Expression& e, DType type, bool is_condition) {
 bool only_chooses(const Expression& e) {
   return e.kind == Expression::Kind::argument || e.kind == Expression::Kind::indexed ||
          (e.kind == Expression::Kind::function && e.function == "select");
+}
+
+// Whether its last bits are the same in a wider type of integers.
+bool wraps(const Expression& e) {
+  static const std::set<std::string> same = {"add", "sub", "mul", "fma", "neg", "bit_and", "bit_or", "bit_xor", "bit_not"};
+  if (e.kind == Expression::Kind::function && !same.count(e.function)) return false;
+  return e.kind != Expression::Kind::reduction && std::all_of(e.operands.begin(), e.operands.end(), wraps);
 }
 
 const ir::NumberTensor* number_tensor(const ir::Argument& arg) {
@@ -295,7 +304,8 @@ const Row* lowerable(const ir::Graph& graph, const ir::Node& node) {
     if (!converts(from, type)) return nullptr;
     // In-place arithmetic on a narrower type than its operands' is done in the wider one.
     bool wider = id && row->typing == Typing::value && register_type(ir::promote(from, type)) != type;
-    if (wider && !only_chooses(row->results[0])) return nullptr;
+    bool is_exact = ir::is_integer(from) && ir::is_integer(type) && wraps(row->results[0]);
+    if (wider && !is_exact && !only_chooses(row->results[0])) return nullptr;
   }
   return row;
 }

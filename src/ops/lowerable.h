@@ -16,6 +16,7 @@ const Row* lowerable(const ir::Graph& graph, const ir::Node& node);
 ir::DType compute_type(const ir::Graph& graph, const ir::Node& node, const Row& row);
 ir::DType register_type(ir::DType dtype);
 bool has_registers(ir::DType dtype);  // at all
+bool has_elements(const ir::TensorType& type);
 // The type to which ATen converts the operands of a comparison first.
 ir::DType operand_type(const ir::Graph& graph, const ir::Node& node, const Row& row);
 

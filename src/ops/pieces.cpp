@@ -10,18 +10,16 @@ namespace {
 
 using ir::ValueId;
 
-bool has_elements(const ir::TensorType& type) { return std::count(type.sizes.begin(), type.sizes.end(), 0) == 0; }
-
 std::optional<Pieces> catenated(const ir::Graph& graph, const ir::Node& node, const ir::TensorType& type) {
-  constexpr size_t kMost = 4;  // each is one more masked load
+  constexpr size_t kMost = 8;  // each is one more masked load
   const auto* list = std::get_if<ir::ValueList>(&node.args[0]);
   const auto* dim = ir::constant<int64_t>(node, 1);
   if (!list || !dim || list->ids.size() < 2 || list->ids.size() > kMost) return std::nullopt;
   Pieces out{static_cast<size_t>(*dim < 0 ? *dim + static_cast<int64_t>(type.sizes.size()) : *dim)};
   for (ValueId id : list->ids) {
-    if (id == ir::kNoValue || graph.values[id].type.dtype != type.dtype || graph.values[id].type.sizes.size() != type.sizes.size())
-      return std::nullopt;
-    if (!has_elements(graph.values[id].type)) return std::nullopt;
+    if (id == ir::kNoValue) return std::nullopt;
+    if (!has_elements(graph.values[id].type)) continue;
+    if (graph.values[id].type.dtype != type.dtype || graph.values[id].type.sizes.size() != type.sizes.size()) return std::nullopt;
     out.pieces.push_back({id, (out.pieces.empty() ? 0 : out.pieces.back().end) + graph.values[id].type.sizes[out.dim]});
   }
   return out;
@@ -62,6 +60,49 @@ std::optional<std::array<int64_t, 2>> pair_of(const ir::Node& node, size_t index
   return std::array{(*list)[0], list->back()};
 }
 
+bool set_windows(const ir::Node& node, Pool& out) {
+  auto size = pair_of(node, 1), stride = pair_of(node, 2), padding = pair_of(node, 3);
+  auto dilation = out.is_mean ? std::array<int64_t, 2>{1, 1} : pair_of(node, 4);
+  if (!size || !padding || !dilation) return false;
+  if (!stride) stride = size;
+  // Windows that hang over the end by rounding up have a size of their own.
+  bool rounds_up = ir::plain_text(node.args[out.is_mean ? 4 : 5]) != "false";
+  if (rounds_up && out.is_mean) return false;
+  if (out.is_mean) {
+    out.counts_padding = ir::plain_text(node.args[5]) == "true";
+    if (const auto* divisor = ir::constant<int64_t>(node, 6)) out.divisor = *divisor;
+  }
+  for (size_t w = 0; w < 2; ++w) {
+    Pool::Window& window = out.windows[w];
+    window.size = (*size)[w], window.stride = (*stride)[w], window.padding = (*padding)[w], window.dilation = (*dilation)[w];
+  }
+  return true;
+}
+
+// Whether each element of the result was resized to one window.
+bool is_multiple(const ir::Node& node, const Pool& pool) {
+  for (size_t w = 0; w < 2; ++w) {
+    const Pool::Window& window = pool.windows[w];
+    const ir::Attribute* given = ir::constant(node, 3 + w);
+    const auto* factor = given ? std::get_if<double>(given) : nullptr;
+    if (window.is_uneven || !given || (!factor && !std::holds_alternative<ir::None>(*given))) return false;
+    if (factor && *factor > 0 && *factor != static_cast<double>(window.stride)) return false;
+  }
+  return true;
+}
+
+// As many windows as are wanted, over all of the source, which overlap by one element where that is no multiple.
+void set_evenly(Pool& out) {
+  for (Pool::Window& window : out.windows) {
+    window.stride = window.extent / window.count;
+    window.is_uneven = window.extent % window.count != 0;
+    for (int64_t i = 0; i < window.count; ++i) {
+      int64_t begin = i * window.extent / window.count, end = ((i + 1) * window.extent + window.count - 1) / window.count;
+      window.size = std::max(window.size, end - begin);
+    }
+  }
+}
+
 }  // namespace
 
 std::optional<Pieces> pieces_of(const ir::Graph& graph, const ir::Node& node) {
@@ -76,33 +117,39 @@ std::optional<Pieces> pieces_of(const ir::Graph& graph, const ir::Node& node) {
 
 std::optional<Pool> pool_of(const ir::Graph& graph, const ir::Node& node) {
   constexpr int64_t kMost = 16;  // elements of a window: each is a load
-  bool is_max = node.op == "aten::max_pool2d_with_indices";
-  if (!is_max && node.op != "aten::avg_pool2d") return std::nullopt;
+  bool is_adaptive = node.op == "aten::adaptive_max_pool2d" || node.op == "aten::_adaptive_avg_pool2d";
+  bool is_max = node.op == "aten::adaptive_max_pool2d" || node.op == "aten::max_pool2d_with_indices";
+  bool sums_up = node.op == "aten::upsample_nearest2d_backward";
+  if (!is_max && !is_adaptive && !sums_up && node.op != "aten::avg_pool2d") return std::nullopt;
   std::vector<ValueId> results = results_of(node);
-  if (results[0] == ir::kNoValue || (is_max && results[1] != ir::kNoValue)) return std::nullopt;
+  if (results[0] == ir::kNoValue) return std::nullopt;
   const ir::TensorType& type = graph.values[results[0]].type;
   ValueId id = std::get<ValueId>(node.args[0]);
   const ir::TensorType& from = graph.values[id].type;
   size_t rank = type.sizes.size();
   if (!ir::is_floating(type.dtype) || !has_elements(type) || rank < 3) return std::nullopt;
-  auto size = pair_of(node, 1), padding = pair_of(node, 3);
-  auto stride = pair_of(node, 2), dilation = is_max ? pair_of(node, 4) : std::array<int64_t, 2>{1, 1};
-  if (!size || !padding || !dilation || (*size)[0] * (*size)[1] > kMost) return std::nullopt;
-  if (!stride) stride = size;
-  // Windows that hang over the end by rounding up have a size of their own.
-  bool rounds_up = ir::plain_text(node.args[is_max ? 5 : 4]) != "false";
-  if (rounds_up && !is_max) return std::nullopt;
   Pool out{.source = {id, from.strides}, .is_mean = !is_max};
-  if (!is_max) {
-    out.counts_padding = ir::plain_text(node.args[5]) == "true";
-    if (const auto* divisor = ir::constant<int64_t>(node, 6)) out.divisor = *divisor;
+  for (size_t w = 0; w < 2; ++w) {
+    out.windows[w].extent = from.sizes[rank - 2 + w];
+    out.windows[w].step = from.sizes[rank - 2 + w] == 1 ? 0 : from.strides[rank - 2 + w];
+    out.windows[w].count = type.sizes[rank - 2 + w];
   }
+  if (is_adaptive || sums_up) set_evenly(out);
+  else if (!set_windows(node, out)) return std::nullopt;
+  if (sums_up) {
+    if (!is_multiple(node, out)) return std::nullopt;
+    out.divisor = 1;
+  }
+  if (out.windows[0].size * out.windows[1].size > kMost) return std::nullopt;
+  // Where the first element of a window lies is not worth a loop.
+  bool has_places = is_max && results[1] != ir::kNoValue;
+  for (const Pool::Window& window : out.windows)
+    if (has_places && window.dilation != 1 && window.padding != 0) return std::nullopt;
   for (size_t d = 0; d < rank; ++d)
     if (from.sizes[d] == 1) out.source.strides[d] = 0;
   for (size_t w = 0; w < 2; ++w) {
-    size_t d = rank - 2 + w;
-    out.windows[w] = {(*size)[w], (*stride)[w], (*padding)[w], (*dilation)[w], from.sizes[d], from.strides[d]};
-    out.source.strides[d] = type.sizes[d] == 1 ? 0 : from.strides[d] * (*stride)[w];
+    bool moves = type.sizes[rank - 2 + w] > 1 && !out.windows[w].is_uneven;
+    out.source.strides[rank - 2 + w] = moves ? out.windows[w].step * out.windows[w].stride : 0;
   }
   return out;
 }

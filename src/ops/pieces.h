@@ -21,15 +21,17 @@ struct Pieces {
 };
 std::optional<Pieces> pieces_of(const ir::Graph& graph, const ir::Node& node);
 
-// A result whose elements are the maximum or the mean of windows of the last two dimensions.
+// A result whose elements are the maximum, maybe with its place, or the mean of windows of the last two dimensions.
 struct Pool {
   ir::Placed source;  // from window to window
   bool is_mean = false;
   bool counts_padding = false;
   std::optional<int64_t> divisor;
   struct Window {
-    int64_t size, stride, padding, dilation, extent;  // of the source
-    int64_t step;                                     // in memory
+    int64_t size = 1, stride = 1, padding = 0, dilation = 1;
+    int64_t extent = 1, step = 0;  // of the source, and in memory
+    int64_t count = 1;             // of windows
+    bool is_uneven = false;        // window i begins at i * extent / count
   };
   std::array<Window, 2> windows;
 };

@@ -237,8 +237,10 @@ namespace {
 std::pair<Table::const_iterator, Table::const_iterator> rows_of(const std::string& op) {
   auto range = all_rows().equal_range(op);
   if (range.first != range.second) return range;
-  // An in-place op: "aten::add_.Tensor".
+  // An op that is given its result's memory, as its last argument: "aten::maximum.out".
   size_t dot = op.find('.');
+  if (dot != std::string::npos && op.substr(dot) == ".out") return all_rows().equal_range(op.substr(0, dot));
+  // An in-place op: "aten::add_.Tensor".
   size_t last = (dot == std::string::npos ? op.size() : dot) - 1;
   if (op[last] != '_' || op[last - 1] == '_') return range;
   return all_rows().equal_range(op.substr(0, last) + op.substr(last + 1));

@@ -7,6 +7,7 @@ std::unordered_map<std::string, Facts> build() {
   std::unordered_map<std::string, Facts> table;
 #define TENON_BREAK(op, what, instead) table[op].breaks = Break{what, instead};
 #define TENON_MAY_THROW(op) table[op].may_throw = true;
+#define TENON_INTEGERS_THROW(op) table[op].may_throw = table[op].integers_throw = true;
 #define TENON_DRAWS_NOTHING(op) table[op].draws_nothing = true;
 #define TENON_OUT(op) table[op].has_out = true;
 #define TENON_READS_GRAD_MODE(op) table[op].reads_grad_mode = true;
@@ -24,6 +25,7 @@ std::unordered_map<std::string, Facts> build() {
 #include "ops/ops.def"
 #undef TENON_BREAK
 #undef TENON_MAY_THROW
+#undef TENON_INTEGERS_THROW
 #undef TENON_DRAWS_NOTHING
 #undef TENON_OUT
 #undef TENON_READS_GRAD_MODE
@@ -56,6 +58,36 @@ const Facts* find(const std::string& op) {
 View view_kind(const std::string& op) {
   const Facts* facts = find(op);
   return facts ? facts->view : View::none;
+}
+
+namespace {
+
+enum class Number : int8_t {  // c10::ScalarType; tests/passes/twins.cpp compares
+  Byte,
+  Char,
+  Short,
+  Int,
+  Long,
+  Half,
+  Float,
+  Double,
+  ComplexFloat = 9,
+  ComplexDouble,
+  Bool,
+  BFloat16 = 15,
+};
+
+}  // namespace
+
+int64_t dtype_number(ir::DType dtype) {
+  switch (dtype) {
+#define TENON_DTYPE(name, text, torch_name, size) \
+  case ir::DType::name:                           \
+    return static_cast<int64_t>(Number::torch_name);
+#include "ir/graph/dtypes.def"
+#undef TENON_DTYPE
+  }
+  return -1;
 }
 
 }  // namespace tenon::ops

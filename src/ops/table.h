@@ -7,6 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ir/graph/graph.h"
+
 namespace tenon::ops {
 
 struct Break {
@@ -39,6 +41,7 @@ struct Facts {
   std::optional<Break> breaks;
   bool birth = false;
   bool may_throw = false;        // on the contents of its operands
+  bool integers_throw = false;   // and only they
   bool reads_grad_mode = false;  // what it returns depends on it
   bool draws_nothing = false;    // whatever its tags say of random numbers
   bool is_by_number = false;     // its floating-point numbers choose what is computed: they stay part of the program
@@ -59,5 +62,8 @@ View view_kind(const std::string& op);
 // Facts of the op with this full name ("aten::add.Tensor"), or nullptr for an ordinary op.
 const Facts* find(const std::string& op);
 const std::unordered_map<std::string, Facts>& all();
+
+// What the number of an element type is in ATen's arguments.
+int64_t dtype_number(ir::DType dtype);
 
 }  // namespace tenon::ops

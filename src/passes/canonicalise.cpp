@@ -23,7 +23,8 @@ class Canonicaliser {
   size_t run() {
     size_t changes = 0;
     for (ir::Node& node : graph_.nodes) {
-      bool changed = make_functional(node);
+      bool changed = free_floats(node);
+      changed |= make_functional(node);
       changed |= number_to_tensor(node);
       changed |= spell_one_copy(node);
       changes += changed;
@@ -33,6 +34,14 @@ class Canonicaliser {
 
  private:
   const TensorType& type(ValueId id) const { return graph_.values[id].type; }
+
+  // What throws on integers alone need not keep its place for the sake of floating-point numbers.
+  bool free_floats(ir::Node& node) const {
+    const ops::Facts* facts = node.ordered ? ops::find(node.op) : nullptr;
+    if (!facts || !facts->integers_throw || node.results.size() != 1 || !is_floating(type(node.results[0].ids[0]).dtype)) return false;
+    node.ordered = false;
+    return true;
+  }
 
   // It overwrites its first operand, all of a tensor that this graph made, laid out in order, and
   // nothing else; the result is the operand.

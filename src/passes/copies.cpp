@@ -1,39 +1,10 @@
 #include "passes/copies.h"
 
 #include "ir/graph/node.h"
+#include "ops/table.h"
 #include "passes/layout.h"
 
 namespace tenon::passes {
-namespace {
-
-enum class Number : int8_t {  // c10::ScalarType; tests/passes/twins.cpp compares
-  Byte,
-  Char,
-  Short,
-  Int,
-  Long,
-  Half,
-  Float,
-  Double,
-  ComplexFloat = 9,
-  ComplexDouble,
-  Bool,
-  BFloat16 = 15,
-};
-
-}  // namespace
-
-int64_t dtype_number(ir::DType dtype) {
-  switch (dtype) {
-#define TENON_DTYPE(name, text, torch_name, size) \
-  case ir::DType::name:                           \
-    return static_cast<int64_t>(Number::torch_name);
-#include "ir/graph/dtypes.def"
-#undef TENON_DTYPE
-  }
-  return -1;
-}
-
 bool is_copy(const ir::Graph& graph, const ir::Node& node) {
   if (node.op != "aten::clone" && node.op != "aten::_to_copy") return false;
   return makes_one(graph, node) && operand(node, 0) != ir::kNoValue;
@@ -53,7 +24,7 @@ bool spell_copy(const ir::Graph& graph, ir::Node& node, ir::ValueId source) {
   } else {
     ir::Attribute none = ir::None{};
     node.op = "aten::_to_copy";
-    node.args = {source, ir::Attribute(dtype_number(to.dtype)), none, none, none, ir::Attribute(false), format};
+    node.args = {source, ir::Attribute(ops::dtype_number(to.dtype)), none, none, none, ir::Attribute(false), format};
   }
   return true;
 }

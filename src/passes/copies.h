@@ -5,9 +5,6 @@
 
 namespace tenon::passes {
 
-// What the number of an element type is in ATen's arguments.
-int64_t dtype_number(ir::DType dtype);
-
 bool is_copy(const ir::Graph& graph, const ir::Node& node);
 
 // Makes `node` say, in the one spelling, that its result is `source` converted to the result's element

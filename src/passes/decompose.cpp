@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ir/graph/group.h"
 #include "ir/graph/node.h"
+#include "ops/table.h"
 #include "passes/layout.h"
 
 namespace tenon::passes {
@@ -22,7 +24,7 @@ class Decomposer {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (i == graph_.backward_start) border_ = out_.size();
       node_ = std::move(graph_.nodes[i]);
-      if (stack() || repeat() || shuffle() || split_gradients()) ++changes;
+      if (stack() || repeat() || shuffle() || place_of_extreme() || split_gradients() || drop_empty_statistics()) ++changes;
       else out_.push_back(std::move(node_));
     }
     if (graph_.backward_start < graph_.nodes.size()) graph_.backward_start = border_;
@@ -33,6 +35,8 @@ class Decomposer {
 
  private:
   const TensorType& type(ValueId id) const { return graph_.values[id].type; }
+
+  static bool is_in_order(const TensorType& type) { return type.strides == ir::contiguous_strides(type.sizes); }
 
   // A node like the one that goes, apart from what it does.
   ir::Node like(std::string op, std::vector<ir::Argument> args, ValueId result) const {
@@ -81,7 +85,7 @@ class Decomposer {
     size_t rank = made.sizes.size();
     if (rank >= 4 && (made.sizes[rank - 1] == 1 || made.sizes[rank - 2] == 1)) return false;
     for (ValueId id : list->ids)
-      if (id == ir::kNoValue || !is_plain(type(id)) || type(id).dtype != made.dtype) return false;
+      if (id == ir::kNoValue || (rank >= 4 && !is_in_order(type(id))) || type(id).dtype != made.dtype) return false;
     auto at = static_cast<size_t>(*dim < 0 ? *dim + static_cast<int64_t>(rank) : *dim);
     ir::ValueList seen;
     for (ValueId id : list->ids) seen.ids.push_back(unsqueeze(id, at));
@@ -113,18 +117,22 @@ class Decomposer {
     return true;
   }
 
-  // Channels become rows and columns inside each pixel.
+  // Channels become rows and columns inside each pixel, or the other way round.
   bool shuffle() {
-    if (node_.op != "aten::pixel_shuffle" || !makes_plain()) return false;
+    bool is_back = node_.op == "aten::pixel_unshuffle";
+    if ((!is_back && node_.op != "aten::pixel_shuffle") || !makes_plain()) return false;
     ValueId of = operand(node_, 0);
-    const auto* factor = constant<int64_t>(node_, 1);
-    if (of == ir::kNoValue || !factor) return false;
+    const auto* given = constant<int64_t>(node_, 1);
+    if (of == ir::kNoValue || !given) return false;
     const Sizes& from = type(of).sizes;
     size_t rank = from.size(), batch = rank - 3;
+    int64_t factor = *given, channels = from[rank - 3], height = from[rank - 2], width = from[rank - 1];
+    Sizes apart = {channels / (factor * factor), factor, factor, height, width}, turned = {0, 3, 1, 4, 2};
+    if (is_back) apart = {channels, height / factor, factor, width / factor, factor}, turned = {0, 2, 4, 1, 3};
     Sizes sizes(from.begin(), from.end() - 3), order(batch);
-    for (int64_t size : {from[rank - 3] / (*factor * *factor), *factor, *factor, from[rank - 2], from[rank - 1]}) sizes.push_back(size);
+    sizes.insert(sizes.end(), apart.begin(), apart.end());
     std::iota(order.begin(), order.end(), 0);
-    for (size_t d : {0, 3, 1, 4, 2}) order.push_back(static_cast<int64_t>(batch + d));
+    for (int64_t d : turned) order.push_back(static_cast<int64_t>(batch) + d);
     auto strides = view_strides(type(of), sizes);
     if (!strides) return false;
     ValueId split = view(of, "aten::view", {sizes}, sizes, *strides);
@@ -135,6 +143,69 @@ class Decomposer {
     }
     copy_into_result(view(split, "aten::permute", {order}, sizes_after, strides_after));
     return true;
+  }
+
+  ValueId compute(std::string op, std::vector<ir::Argument> args, Sizes sizes, ir::DType dtype) {
+    Sizes strides = ir::contiguous_strides(sizes);
+    ValueId result = graph_.add_value({dtype, std::move(sizes), std::move(strides)});
+    out_.push_back(like(std::move(op), std::move(args), result));
+    return result;
+  }
+
+  // `argmax`: the least of the places where the element is the greatest, or NaN.
+  bool place_of_extreme() {
+    bool is_max = node_.op == "aten::argmax";
+    if ((!is_max && node_.op != "aten::argmin") || !makes_plain()) return false;
+    ValueId x = operand(node_, 0), result = only_result(node_);
+    const auto* given = constant<int64_t>(node_, 1);
+    const auto* keeps = constant<bool>(node_, 2);
+    if (x == ir::kNoValue || !is_in_order(type(x)) || !keeps || type(x).sizes.empty() || type(x).dtype == ir::DType::boolean) return false;
+    if (!given && !std::holds_alternative<ir::None>(*constant(node_, 1))) return false;
+    if (!given && type(x).sizes.size() > 1) {
+      Sizes line = {numel(type(x))};
+      x = view(x, "aten::view", {line}, line, {1});
+    }
+    int64_t dim = given ? *given : 0, rank = static_cast<int64_t>(type(x).sizes.size());
+    if (dim < 0) dim += rank;
+    Sizes all = type(x).sizes, kept = all, line(static_cast<size_t>(rank - dim), 1);
+    int64_t count = line[0] = all[static_cast<size_t>(dim)];
+    kept[static_cast<size_t>(dim)] = 1;
+    if (count == 1) return false;
+    ir::Attribute none = ir::None{}, yes = true, along = Sizes{dim}, whole = ops::dtype_number(ir::DType::i64);
+    ValueId extreme = compute(is_max ? "aten::amax" : "aten::amin", {x, along, yes}, kept, type(x).dtype);
+    ValueId is_it = compute("aten::eq.Tensor", {x, extreme}, all, ir::DType::boolean);
+    if (ir::is_floating(type(x).dtype)) {
+      ValueId is_nan = compute("aten::ne.Tensor", {x, x}, all, ir::DType::boolean);
+      is_it = compute("aten::logical_or", {is_it, is_nan}, all, ir::DType::boolean);
+    }
+    ValueId places = compute("aten::arange", {ir::Attribute(count), whole, none, none, none}, {count}, ir::DType::i64);
+    places = view(places, "aten::view", {line}, line, ir::contiguous_strides(line));
+    ir::Attribute behind = ir::NumberTensor{ir::DType::i64, count};
+    ValueId candidates = compute("aten::where.self", {is_it, places, behind}, all, ir::DType::i64);
+    if (given || type(result).sizes.empty()) {
+      out_.push_back(like("aten::amin", {candidates, along, ir::Attribute(given && *keeps)}, result));
+      return true;
+    }
+    ValueId least = compute("aten::amin", {candidates, along, ir::Attribute(false)}, {}, ir::DType::i64);
+    out_.push_back(like("aten::_unsafe_view", {least, ir::Attribute(type(result).sizes)}, result));
+    graph_.values[result].alias_of = least;
+    return true;
+  }
+
+  // With known statistics a batch norm gives none back: two tensors without elements.
+  bool drop_empty_statistics() {
+    if (node_.op != "aten::native_batch_norm" || ir::plain_text(node_.args[5]) != "false") return false;
+    bool changed = false;
+    for (size_t r : {1, 2}) {
+      ValueId id = node_.results[r].ids[0];
+      if (id == ir::kNoValue || type(id).sizes != Sizes{0}) continue;
+      ir::Attribute none = ir::None{}, dtype = ops::dtype_number(type(id).dtype);
+      out_.push_back(like("aten::zeros", {ir::Attribute(Sizes{0}), dtype, none, none, none}, id));
+      node_.results[r].ids[0] = ir::kNoValue;
+      changed = true;
+    }
+    if (changed) out_.push_back(std::move(node_));
+    return changed;
   }
 
   bool split_gradients() {

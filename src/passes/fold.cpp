@@ -85,7 +85,7 @@ class Folder {
     node.op = "aten::full";
     node.args = {ir::Attribute(type(result).sizes),
                  to_attribute(*known_[result]),
-                 ir::Attribute(dtype_number(type(result).dtype)),
+                 ir::Attribute(ops::dtype_number(type(result).dtype)),
                  none,
                  none,
                  none};

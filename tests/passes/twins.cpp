@@ -140,9 +140,9 @@ TEST(Twins, Copies) {
 }
 
 TEST(Twins, NumbersOfElementTypes) {
-  for (at::ScalarType type : kTypes) EXPECT_EQ(passes::dtype_number(bridge::to_dtype(type)), static_cast<int64_t>(type));
+  for (at::ScalarType type : kTypes) EXPECT_EQ(ops::dtype_number(bridge::to_dtype(type)), static_cast<int64_t>(type));
   for (at::ScalarType type : {at::kShort, at::kChar, at::kComplexFloat, at::kComplexDouble})
-    EXPECT_EQ(passes::dtype_number(bridge::to_dtype(type)), static_cast<int64_t>(type));
+    EXPECT_EQ(ops::dtype_number(bridge::to_dtype(type)), static_cast<int64_t>(type));
 }
 
 }  // namespace

@@ -101,6 +101,9 @@ Maker maker(const std::string& name, const ops::Row& row) {
   };
 }
 
+// How wide or high something becomes.
+int64_t resized(Random& r, int64_t size) { return r.below(2) ? 2 * size : 1 + r.below(size + 9); }
+
 // Ops that no row says: what one element is depends on its place.
 using Pieces = Tensors (*)(const Tensors&, Random&);
 const std::pair<const char*, Pieces> kPieces[] = {
@@ -119,6 +122,33 @@ const std::pair<const char*, Pieces> kPieces[] = {
     {"pixel_shuffle",
      [](const Tensors& x, Random&) {
        return Tensors{at::pixel_shuffle(at::cat({x[0], x[1]}, 0).repeat({2, 1, 1}), 2)};
+     }},
+    {"pixel_unshuffle",
+     [](const Tensors& x, Random&) {
+       return Tensors{at::pixel_unshuffle(x[0].repeat({1, 2, 2}), 2)};
+     }},
+    {"argmax",
+     [](const Tensors& x, Random& r) {
+       return Tensors{r.below(4) ? x[0].argmax(r.below(3), r.below(2) == 1) : x[0].argmax(), x[0].argmin(-1)};
+     }},
+    {"native_group_norm",
+     [](const Tensors& x, Random&) {
+       std::vector<int64_t> twice(3, 1);
+       twice[1] = 2;
+       at::Tensor in = x[0].repeat(twice), weight = in.select(2, 0)[0].clone();
+       return Tensors{at::group_norm(in, 2, weight, weight.neg())};
+     }},
+    {"native_group_norm_backward",
+     [](const Tensors& x, Random&) {
+       auto [out, mean, deviation] = at::native_group_norm(x[0], {}, {}, x[0].size(0), x[0].size(1), x[0].size(2), 1, 1e-5);
+       auto [a, b, c] = at::native_group_norm_backward(x[1], x[0], mean, deviation, x[0].select(2, 0)[0].clone(), x[0].size(0),
+                                                       x[0].size(1), x[0].size(2), 1, {true, true, true});
+       return Tensors{out, a, b, c};
+     }},
+    {"upsample_nearest2d_backward",
+     [](const Tensors& x, Random&) {
+       at::Tensor grad = x[0].unsqueeze(0).repeat({1, 1, 2, 3});
+       return Tensors{at::upsample_nearest2d_backward(grad, {grad.size(2), grad.size(3)}, {1, x[0].size(0), x[0].size(1), x[0].size(2)})};
      }},
     {"slice_backward",
      [](const Tensors& x, Random& r) {
@@ -144,6 +174,50 @@ const std::pair<const char*, Pieces> kPieces[] = {
        std::optional<int64_t> divisor;
        if (r.below(3) == 0) divisor = 5;
        return Tensors{at::avg_pool2d(x[0], {3, 2}, {1 + r.below(3), 1}, {r.below(2), 1}, false, r.below(2) == 1, divisor)};
+     }},
+    {"max_pool2d_with_indices",
+     [](const Tensors& x, Random& r) {
+       auto [top, where] = at::max_pool2d_with_indices(x[0], {2, 3}, {1 + r.below(3), 2}, {r.below(2), 1}, 1, r.below(2) == 1);
+       return Tensors{top, where};
+     }},
+    {"adaptive_max_pool2d",
+     [](const Tensors& x, Random& r) {
+       auto [top, where] = at::adaptive_max_pool2d(x[0], {1 + (x[0].size(1) + r.below(3)) / 3, 1 + x[0].size(2) / 2});
+       return Tensors{top, where};
+     }},
+    {"_adaptive_avg_pool2d",
+     [](const Tensors& x, Random& r) {
+       return Tensors{at::adaptive_avg_pool2d(x[0], {1 + (x[0].size(1) + r.below(3)) / 3, 1 + x[0].size(2) / 2})};
+     }},
+    {"flip",
+     [](const Tensors& x, Random& r) {
+       return r.below(2) ? Tensors{x[0].flip(r.below(3))} : Tensors{x[0].flip({-1, 0})};
+     }},
+    {"roll",
+     [](const Tensors& x, Random& r) {
+       return r.below(2) ? Tensors{x[0].roll(r.below(9) - 4, r.below(3))} : Tensors{x[0].roll({1, r.below(5)}, {0, -1})};
+     }},
+    {"reflection_pad2d",
+     [](const Tensors& x, Random& r) {
+       return Tensors{at::reflection_pad2d(x[0], {r.below(2), r.below(2), r.below(2), 1})};
+     }},
+    {"replication_pad2d",
+     [](const Tensors& x, Random& r) {
+       return Tensors{at::replication_pad2d(x[0], {r.below(4), r.below(4), r.below(4), 1})};
+     }},
+    {"constant_pad_nd",
+     [](const Tensors& x, Random& r) {
+       return Tensors{at::constant_pad_nd(x[0], {r.below(4) - 1, r.below(4), r.below(2), 1}, r.below(3))};
+     }},
+    {"upsample_nearest2d",
+     [](const Tensors& x, Random& r) {
+       return Tensors{at::upsample_nearest2d(x[0].unsqueeze(0), {resized(r, x[0].size(1)), resized(r, x[0].size(2))})};
+     }},
+    {"upsample_linear1d",
+     [](const Tensors& x, Random& r) { return Tensors{at::upsample_linear1d(x[0], resized(r, x[0].size(2)), r.below(2) == 1)}; }},
+    {"upsample_bilinear2d",
+     [](const Tensors& x, Random& r) {
+       return Tensors{at::upsample_bilinear2d(x[0].unsqueeze(0), {resized(r, x[0].size(1)), resized(r, x[0].size(2))}, r.below(2) == 1)};
      }},
 };
 

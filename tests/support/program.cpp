@@ -2,6 +2,8 @@
 
 #include <tenon/control.h>
 
+#include <regex>
+
 #include "support/compare.h"
 
 namespace tenon::test {
@@ -89,6 +91,24 @@ std::string compare(const Side::Outcome& e, const Side::Outcome& g) {
   return d;
 }
 
+// What backend `native` leaves to ATen that it is not to: an op outside of these.
+std::string left_too_much(const Explanation& why) {
+  static const std::regex calls(
+      "aten::("
+      "mm|addmm|bmm|baddbmm|mv|mkldnn_rnn_layer(_backward)?|convolution(_backward)?|_scaled_dot_product.*"
+      "|sort|topk|.*scatter.*|index_(add|copy|put)_?"
+      "|embedding_dense_backward|.*_pool2d(_with_indices)?_backward|reflection_pad2d_backward|upsample_bilinear2d_backward"  // they scatter
+      "|bernoulli.*|multinomial|normal.*|rand.*|uniform_|rrelu_with_noise|empty.*|new_empty"
+      "|_?linalg_.*|diag_embed|diagonal_backward|cumsum|cummax|_embedding_bag(_backward)?|floor_divide)");  // docs/limits.md
+  for (const auto& graph : why.graphs)
+    for (const auto& call : graph.left) {
+      bool is_of_integers = call.op.starts_with("aten::remainder");
+      if (call.op.starts_with("aten::") && call.why != "no elements" && !is_of_integers && !std::regex_match(call.op, calls))
+        return call.op + " is left to ATen: " + call.why;
+    }
+  return "";
+}
+
 }  // namespace
 
 std::vector<ProgramEntry>& corpus() {
@@ -118,6 +138,7 @@ std::string compare_with_eager(const ProgramEntry& entry, const std::string& bac
   if (tenon::stats().quarantined > quarantined) return "a kernel is wrong\n" + why.text();
   std::string reason = program->never_answered();
   if (reason.empty() && why.answered == 0) return "no call was answered by a graph\n" + why.text();
+  if (std::string left = left_too_much(why); !left.empty()) return left + "\n" + why.text();
   if (trust == Trust::pure && !reason.empty() && why.answered > 0) return "a graph answered, though: " + reason;
   return "";
 }

@@ -1,5 +1,7 @@
 #include "passes/fusion/call.h"
 
+#include "ops/table.h"
+
 namespace tenon::passes {
 
 Makers::Makers(const ir::Graph& graph) : graph_(graph), place_(graph.values.size(), kNowhere), uses_(graph.values.size(), 0) {
@@ -23,8 +25,12 @@ const ir::Node* Makers::only(ir::ValueId id) const {
 Call::Call(const ir::Graph& graph, const ir::Group& group) : graph_(ir::subgraph(graph, group)) { graph_.nodes.clear(); }
 
 ir::ValueId Call::add(std::string op, std::vector<ir::Argument> args, std::vector<int64_t> sizes, ir::DType dtype) {
+  bool is_view = ops::view_kind(op) != ops::View::none;
+  ir::ValueId of = is_view ? std::get<ir::ValueId>(args[0]) : ir::kNoValue;
   graph_.nodes.push_back({.op = std::move(op), .args = std::move(args)});
-  return add_result(std::move(sizes), dtype);
+  ir::ValueId result = add_result(std::move(sizes), dtype);
+  graph_.values[result].alias_of = of;
+  return result;
 }
 
 ir::ValueId Call::add_result(std::vector<int64_t> sizes, ir::DType dtype) {
@@ -33,6 +39,8 @@ ir::ValueId Call::add_result(std::vector<int64_t> sizes, ir::DType dtype) {
   graph_.nodes.back().results.push_back({false, {result}});
   return result;
 }
+
+void Call::add_nothing() { graph_.nodes.back().results.push_back({false, {ir::kNoValue}}); }
 
 std::shared_ptr<const ir::Graph> Call::finish(std::vector<ir::ValueId> outputs) {
   graph_.outputs = std::move(outputs);

@@ -31,6 +31,7 @@ class Call {
   // The result is in order, without gaps. A kernel may read it as that, so it must be; of a view that only ATen reads it need not.
   ir::ValueId add(std::string op, std::vector<ir::Argument> args, std::vector<int64_t> sizes, ir::DType dtype);
   ir::ValueId add_result(std::vector<int64_t> sizes, ir::DType dtype);  // one more of the last op
+  void add_nothing();                                                   // one that it leaves undefined
   const ir::TensorType& type(ir::ValueId id) const { return graph_.values[id].type; }
   std::shared_ptr<const ir::Graph> finish(std::vector<ir::ValueId> outputs);
 

@@ -5,9 +5,11 @@
 #include <set>
 
 #include "ops/lowerable.h"
+#include "ops/moves.h"
 #include "ops/pieces.h"
 #include "ops/placement.h"
 #include "passes/fusion/attention.h"
+#include "passes/fusion/group_norm.h"
 #include "passes/fusion/loss.h"
 
 namespace tenon::passes {
@@ -44,6 +46,7 @@ class Finder {
       else if (const ops::Row* row = ops::lowerable(graph_, node)) join(i, *row);
       else if (auto pieces = ops::pieces_of(graph_, node)) join_pieces(i, *pieces);
       else if (auto pool = ops::pool_of(graph_, node)) begin(i).placed.push_back(pool->source);
+      else if (auto move = ops::move_of(graph_, node)) begin(i).placed.push_back(move->source);
       else close_operands(node, kNone);
     }
     finish();
@@ -169,11 +172,13 @@ class Finder {
 
   // A group that begins with this node.
   ir::Group& begin(size_t index) {
-    ValueId result = ops::results_of(graph_.nodes[index])[0];
-    groups_.push_back({.nodes = {index}, .sizes = graph_.values[result].type.sizes});
+    std::vector<ValueId> results = ops::results_of(graph_.nodes[index]);
+    groups_.push_back({.nodes = {index}, .sizes = graph_.values[results[0]].type.sizes});
     states_.push_back({.has_positions = true});
-    group_of_[result] = static_cast<int>(groups_.size()) - 1;
-    close_operands(graph_.nodes[index], group_of_[result]);
+    int mine = static_cast<int>(groups_.size()) - 1;
+    for (ValueId result : results)
+      if (result != ir::kNoValue) group_of_[result] = mine;
+    close_operands(graph_.nodes[index], mine);
     return groups_.back();
   }
 
@@ -272,7 +277,7 @@ class Finder {
 std::vector<ir::Group> find_groups(const ir::Graph& graph, bool apart) {
   std::vector<ir::Group> calls;
   if (!apart)
-    for (auto find : {find_attention, find_losses})
+    for (auto find : {find_attention, find_losses, find_group_norms})
       for (ir::Group& call : find(graph)) calls.push_back(std::move(call));
   std::vector<ir::Group> groups = Finder(graph, apart, calls).run();
   groups.insert(groups.end(), calls.begin(), calls.end());
