@@ -87,6 +87,28 @@ TEST(Errors, TheProgramsOwnExceptionComesThrough) {
   }
 }
 
+TEST(Errors, C7IndexOutOfRangeInAKernel) {
+  Tensor table = torch::randn({8, 4});
+  auto look_up = [&](Tensor rows) { return torch::embedding(table, rows) * 2; };
+  auto fast = tenon::compile(look_up, {.trust = Trust::pure});
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(fast(torch::full({3}, i, torch::kLong)).equal(look_up(torch::full({3}, i, torch::kLong))));
+  EXPECT_GT(tenon::explain(fast).answered, 0);
+  for (int64_t wrong : {-1, 8}) {
+    std::string said;
+    try {
+      look_up(torch::full({3}, wrong, torch::kLong));
+    } catch (const c10::Error& error) {
+      said = error.what_without_backtrace();
+    }
+    try {
+      fast(torch::full({3}, wrong, torch::kLong));
+      FAIL() << "no error";
+    } catch (const c10::Error& error) {
+      EXPECT_EQ(error.what_without_backtrace(), said);
+    }
+  }
+}
+
 TEST(Errors, SpentResult) {
   Tensor w = torch::ones({3}).requires_grad_();
   auto step = tenon::compile([&](Tensor x) {
