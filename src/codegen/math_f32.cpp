@@ -15,9 +15,6 @@ constexpr double kLog2E = 1.4426950408889634;
 constexpr double kLn2High = 0.693145751953125, kLn2Low = 1.4286068203094173e-06;  // 15 bits, so that whole multiples are exact
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// x between the two; a NaN stays.
-Value* clamp(Builder& b, Value* x, double low, double high) { return b.below(Builder::real(x, high), b.above(Builder::real(x, low), x)); }
-
 // x·2^n of a whole n from -151 to 128, in two steps, since neither is an f32.
 Value* scale(Builder& b, Value* x, Value* n) {
   if (Builder::lanes_of(x) == 16 && b.tier.lanes == 16)
@@ -38,23 +35,24 @@ Value* exp_tail(Builder& b, Value* r) {
 
 }  // namespace
 
-// 2^n·e^r.
+// 2^n·e^r. Where nothing is left of that, it is not computed: CPUs take a hundred cycles to round a number to 0.
 Value* exp_f32(Builder& b, Value* x) {
-  constexpr double kLeast = -104;  // e^kLeast is rounded to 0
-  Value* inside = clamp(b, x, kLeast, 88.8);
+  Value* is_gone = b.CreateFCmpOLT(x, Builder::real(x, -104));
+  Value* inside = b.CreateSelect(is_gone, Builder::real(x, 0), b.below(Builder::real(x, 88.8), x));
   Value* n = b.call(Intrinsic::roundeven, {b.CreateFMul(inside, Builder::real(x, kLog2E))});
   Value* r = b.mad(n, Builder::real(x, -kLn2High), inside);
   r = b.mad(n, Builder::real(x, -kLn2Low), r);
-  return scale(b, b.CreateFAdd(exp_tail(b, r), Builder::real(x, 1)), n);
+  return b.CreateSelect(is_gone, Builder::real(x, 0), scale(b, b.CreateFAdd(exp_tail(b, r), Builder::real(x, 1)), n));
 }
 
 Value* exp2_f32(Builder& b, Value* x) {
-  Value* inside = clamp(b, x, -151, 128.5);
+  Value* is_gone = b.CreateFCmpOLT(x, Builder::real(x, -151));
+  Value* inside = b.CreateSelect(is_gone, Builder::real(x, 0), b.below(Builder::real(x, 128.5), x));
   Value* n = b.call(Intrinsic::roundeven, {inside});
   Value* r = b.CreateFSub(inside, n);
   Value* p = b.polynomial(r, {0.6931471824645996, 0.24022650718688965, 0.055504050105810165, 0.009618086740374565, 0.0013337951386347413,
                               0.00015452165098395199, 1.4329708392324392e-05});
-  return scale(b, b.mad(r, p, Builder::real(x, 1)), n);
+  return b.CreateSelect(is_gone, Builder::real(x, 0), scale(b, b.mad(r, p, Builder::real(x, 1)), n));
 }
 
 // x = 2^n·(1+f) with 1+f around 1; log(1+f) = f - f²/2 + f³·P(f).

@@ -115,7 +115,7 @@ std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph,
   std::vector<passes::PassRun> passes;
   if (passed) {
     passes = passes::run_all(graph);
-    check_graph(graph);
+    check_text(graph);
   }
   // A wrong result that goes away with `eager` comes from the planner; one that comes with `aten`, from the passes.
   ir::Reuse reuse = options.backend == "eager" ? planner::no_reuse(graph) : planner::plan_reuse(graph);

@@ -11,6 +11,10 @@ namespace tenon::driver {
 
 void check_graph(const ir::Graph& graph) {
   ir::verify(graph);
+  check_text(graph);
+}
+
+void check_text(const ir::Graph& graph) {
   // The text form is the interface to other backends and to tools: it must tell everything.
   static const bool check_text = std::getenv("TENON_CHECK_TEXT") != nullptr;
   if (!check_text) return;

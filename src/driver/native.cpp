@@ -106,9 +106,7 @@ class Progress {
 };
 
 // On all cores: kernels have nothing to do with each other.
-std::vector<CodePointer> compile_all(const std::vector<loops::Lowered>& lowered) {
-  std::vector<std::string> keys;
-  for (const loops::Lowered& l : lowered) keys.push_back(ir::loop::key(l.kernel));
+std::vector<CodePointer> compile_all(const std::vector<loops::Lowered>& lowered, const std::vector<std::string>& keys) {
   std::map<std::string, size_t> first;  // of equal ones
   std::vector<size_t> work;
   for (size_t i = 0; i < keys.size(); ++i)
@@ -273,7 +271,9 @@ Native make_native(const ir::Graph& graph, double verify, std::shared_ptr<Quaran
   std::vector<loops::Lowered> lowered;  // of those that are no calls
   for (size_t g = 0; g < groups.size() && !groups[g].call; ++g)
     lowered.push_back(loops::lower(graph, groups[g], graph.name + "_" + std::to_string(g)));
-  std::vector<CodePointer> codes = compile_all(lowered);
+  std::vector<std::string> keys;
+  for (const loops::Lowered& l : lowered) keys.push_back(ir::loop::key(l.kernel));
+  std::vector<CodePointer> codes = compile_all(lowered, keys);
   Native native;
   for (size_t g = 0; g < groups.size(); ++g) {
     bool is_call = g >= lowered.size();
@@ -285,7 +285,7 @@ Native make_native(const ir::Graph& graph, double verify, std::shared_ptr<Quaran
     native.kernels.push_back(std::move(step));
     native.notes.push_back(describe(graph, groups[g]));
     if (is_call) native.notes.back().call = name_of(*groups[g].call);
-    else native.notes.back().text = ir::loop::print(lowered[g].kernel);
+    else native.notes.back().text = ir::loop::named(keys[g], lowered[g].kernel.name);
     native.notes.back().name = graph.name + "_" + std::to_string(g);
     auto& pairs = native.may_share.emplace_back();
     if (is_call) continue;

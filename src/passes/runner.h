@@ -6,7 +6,7 @@
 //
 // TENON_SKIP_PASS=name,name leaves passes out; also `fuse` (every kernel is one op) and `arena` (every
 // value has memory of its own). TENON_DEBUG=3 prints the graph after each pass that
-// changed it. A graph that a pass changed is verified.
+// changed it. The result is verified; with TENON_CHECK_TEXT=1 after each pass that changed it.
 #pragma once
 
 #include <string>

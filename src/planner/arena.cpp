@@ -128,6 +128,7 @@ class Placer {
       for (ValueId id : dying_[now_]) block(arena_.places[id].host).give(arena_.places[id].begin, bytes(id));
     }
     arena_.bytes = block_.bytes();
+    drop_small_block();
     return std::move(arena_);
   }
 
@@ -139,6 +140,16 @@ class Placer {
 
   int64_t bytes(ValueId id) const { return ir::extent_of(graph_.values[id].type) * ir::dtype_size(graph_.values[id].type.dtype); }
   Block& block(int32_t host) { return host == ir::Arena::kBlock ? block_ : hosts_[static_cast<size_t>(host)].block; }
+
+  // For one or two values, memory of their own while they live is less than a block that stays.
+  void drop_small_block() {
+    constexpr ptrdiff_t kFew = 2;
+    auto is_in_block = [](const ir::Arena::Place& place) { return place.host == ir::Arena::kBlock; };
+    if (std::count_if(arena_.places.begin(), arena_.places.end(), is_in_block) > kFew) return;
+    for (ir::Arena::Place& place : arena_.places)
+      if (is_in_block(place)) place = {ir::Arena::kOwn, 0};
+    arena_.bytes = 0;
+  }
 
   // Results that are worth it.
   void find_hosts() {

@@ -1,5 +1,6 @@
 #include "ir/loop/print.h"
 
+#include <string_view>
 #include <unordered_map>
 
 #include "base/text.h"
@@ -7,10 +8,12 @@
 namespace tenon::ir::loop {
 namespace {
 
+constexpr std::string_view kHead = "kernel ";
+
 class Printer {
  public:
   std::string run(const Kernel& kernel, const std::string& name) {
-    out_ = "kernel " + name + "(";
+    out_ = std::string(kHead) + name + "(";
     for (size_t i = 0; i < kernel.buffers.size(); ++i) {
       const Buffer& buffer = kernel.buffers[i];
       out_ += std::string(i ? ", " : "") + (buffer.is_output ? "out" : "in") + " p" + std::to_string(i) + ": " + dtype_name(buffer.type);
@@ -131,5 +134,7 @@ class Printer {
 std::string print(const Kernel& kernel) { return Printer().run(kernel, kernel.name); }
 
 std::string key(const Kernel& kernel) { return Printer().run(kernel, ""); }
+
+std::string named(const std::string& key, const std::string& name) { return std::string(kHead) + name + key.substr(kHead.size()); }
 
 }  // namespace tenon::ir::loop

@@ -13,4 +13,7 @@ std::string print(const Kernel& kernel);
 // The text without the kernel's name: kernels of equal keys compute the same.
 std::string key(const Kernel& kernel);
 
+// The text of a kernel with this key.
+std::string named(const std::string& key, const std::string& name);
+
 }  // namespace tenon::ir::loop

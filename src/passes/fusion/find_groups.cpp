@@ -285,8 +285,15 @@ std::vector<ir::Group> find_groups(const ir::Graph& graph, bool apart) {
 }
 
 ir::Graph fuse(const ir::Graph& graph, const std::vector<ir::Group>& groups) {
-  ir::Graph out = graph;
-  out.nodes.clear();
+  ir::Graph out{graph.name,
+                graph.values,
+                graph.inputs,
+                graph.scalars,
+                {},
+                graph.write_backs,
+                graph.outputs,
+                graph.backward_start,
+                graph.forward_write_backs};
   std::vector<int> group_of_node(graph.nodes.size(), kNone);
   for (size_t g = 0; g < groups.size(); ++g)
     for (size_t node : groups[g].nodes) group_of_node[node] = static_cast<int>(g);
