@@ -161,4 +161,17 @@ TEST(Types, C1CompiledInsideCompiled) {
   expect_answered(outer, 3);
 }
 
+// What a bfloat16 is compared with, a number or one element, is rounded to one first.
+TEST(Types, C7ComparisonsRoundFirst) {
+  auto compared = [](const Tensor& x, const Tensor& one) { return std::vector<Tensor>{x.eq(0.1), x.eq(one), x.to(torch::kFloat).eq(one)}; };
+  auto fast = tenon::compile(compared, {.trust = Trust::pure});
+  Tensor tenth = torch::full({}, 0.1), x = tenth.to(torch::kBFloat16).expand({8}).clone();
+  for (int call = 0; call < 4; ++call) {
+    std::vector<Tensor> got = fast(x, tenth);
+    EXPECT_TRUE(got[0].all().item<bool>() && got[1].all().item<bool>());
+    EXPECT_FALSE(got[2].any().item<bool>());
+  }
+  EXPECT_GT(tenon::explain(fast).answered, 0);
+}
+
 }  // namespace tenon::test
