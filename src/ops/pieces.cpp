@@ -11,7 +11,7 @@ namespace {
 using ir::ValueId;
 
 std::optional<Pieces> catenated(const ir::Graph& graph, const ir::Node& node, const ir::TensorType& type) {
-  constexpr size_t kMost = 8;  // each is one more masked load
+  constexpr size_t kMost = 4;  // each is one more masked load
   const auto* list = std::get_if<ir::ValueList>(&node.args[0]);
   const auto* dim = ir::constant<int64_t>(node, 1);
   if (!list || !dim || list->ids.size() < 2 || list->ids.size() > kMost) return std::nullopt;

@@ -96,7 +96,7 @@ std::string left_too_much(const Explanation& why) {
   static const std::regex calls(
       "aten::("
       "mm|addmm|bmm|baddbmm|mv|mkldnn_rnn_layer(_backward)?|convolution(_backward)?|_scaled_dot_product.*"
-      "|sort|topk|.*scatter.*|index_(add|copy|put)_?"
+      "|cat|sort|topk|.*scatter.*|index_(add|copy|put)_?"
       "|embedding_dense_backward|.*_pool2d(_with_indices)?_backward|reflection_pad2d_backward|upsample_bilinear2d_backward"  // they scatter
       "|bernoulli.*|multinomial|normal.*|rand.*|uniform_|rrelu_with_noise|empty.*|new_empty"
       "|_?linalg_.*|diag_embed|diagonal_backward|cumsum|cummax|_embedding_bag(_backward)?|floor_divide)");  // docs/limits.md

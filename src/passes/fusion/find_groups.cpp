@@ -44,7 +44,7 @@ class Finder {
       const ir::Node& node = graph_.nodes[i];
       if (taken_.count(i)) close_operands(node, kNone);
       else if (const ops::Row* row = ops::lowerable(graph_, node)) join(i, *row);
-      else if (auto pieces = ops::pieces_of(graph_, node)) join_pieces(i, *pieces);
+      else if (auto pieces = ops::pieces_of(graph_, node); pieces && pays(node, *pieces)) join_pieces(i, *pieces);
       else if (auto pool = ops::pool_of(graph_, node)) begin(i).placed.push_back(pool->source);
       else if (auto move = ops::move_of(graph_, node)) begin(i).placed.push_back(move->source);
       else close_operands(node, kNone);
@@ -182,6 +182,18 @@ class Finder {
     return groups_.back();
   }
 
+  // ATen copies one operand after another; a kernel looks at all of them for each element.
+  bool pays(const ir::Node& node, const ops::Pieces& pieces) const {
+    constexpr size_t kFew = 2;
+    if (node.op != "aten::cat" || pieces.pieces.size() <= kFew) return true;
+    auto is_computed = [&](const auto& piece) { return home(piece.id) != kNone && is_part(home(piece.id), piece.id); };
+    bool is_innermost = graph_.values[ops::results_of(node)[0]].type.strides[pieces.dim] == 1;
+    return is_innermost && std::all_of(pieces.pieces.begin(), pieces.pieces.end(), is_computed);
+  }
+  bool only_copies(const ir::Group& group) const {
+    return group.nodes.size() == 1 && graph_.nodes[group.nodes[0]].op == "aten::cat" && !apart_;
+  }
+
   // Groups that compute nothing but a piece become part of it; all else it reads from memory.
   void join_pieces(size_t index, const ops::Pieces& pieces) {
     std::vector<int> parts;
@@ -259,7 +271,7 @@ class Finder {
           if (result != ir::kNoValue && needed[result]) group.outputs.push_back(result);
       }
     }
-    std::erase_if(groups_, [](const ir::Group& group) { return group.nodes.empty() || group.outputs.empty(); });
+    std::erase_if(groups_, [&](const ir::Group& group) { return group.nodes.empty() || group.outputs.empty() || only_copies(group); });
   }
 
   const ir::Graph& graph_;
