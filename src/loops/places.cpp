@@ -191,9 +191,13 @@ Terms::Neighbours Terms::neighbours(const ops::Move::Along& along, DType wide) {
   TermId at = position(along.dim), zero = constant(int64_t{0}, wide), one = constant(int64_t{1}, wide), half = constant(0.5, wide);
   if (group_.sizes[along.dim] == along.extent) return {at, at, zero};  // as ATen has it: an infinite element becomes NaN
   TermId where = cast(at, DType::i64, wide), last = integer(along.extent - 1);
-  if (!along.by_corners) where = compute(loop::Op::add, wide, {where, half});
-  where = compute(loop::Op::mul, wide, {where, constant(along.scale, wide)});
-  if (!along.by_corners) where = compute(loop::Op::max, wide, {compute(loop::Op::sub, wide, {where, half}), zero});
+  if (along.by_corners) {
+    where = compute(loop::Op::mul, wide, {where, constant(along.scale, wide)});
+  } else {
+    // Rounded once, as libtorch's compiler has it: that decides whether a neighbour counts at all.
+    TermId centre = compute(loop::Op::add, wide, {where, half});
+    where = compute(loop::Op::max, wide, {compute(loop::Op::fma, wide, {centre, constant(along.scale, wide), constant(-0.5, wide)}), zero});
+  }
   TermId first = whole(loop::Op::min, cast(compute(loop::Op::floor, wide, {where}), wide, DType::i64), last);
   TermId share = compute(loop::Op::sub, wide, {where, cast(first, DType::i64, wide)});
   share = compute(loop::Op::min, wide, {compute(loop::Op::max, wide, {share, zero}), one});

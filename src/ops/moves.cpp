@@ -52,6 +52,8 @@ bool add_listed(const ir::Node& node, const ir::TensorType& from, Move& out) {
 
 // Before and behind, the last dimension first.
 bool add_padded(const ir::Node& node, const ir::TensorType& from, Move& out) {
+  // A number that may be another one at each run is a floating-point number.
+  if (out.kind == Kind::pad && !ir::is_floating(from.dtype) && ir::scalar_in(node.args[2]) != ir::kNoScalar) return false;
   const auto* padding = ir::constant<List>(node, 1);
   if (!padding || padding->size() > 2 * from.sizes.size()) return false;
   for (size_t i = 0; 2 * i + 1 < padding->size(); ++i)

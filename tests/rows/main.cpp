@@ -210,7 +210,8 @@ const std::pair<const char*, Pieces> kPieces[] = {
      }},
     {"constant_pad_nd",
      [](const Tensors& x, Random& r) {
-       return Tensors{at::constant_pad_nd(x[0], {r.below(4) - 1, r.below(4), r.below(2), 1}, r.below(3))};
+       c10::Scalar number = r.below(2) ? c10::Scalar(r.below(3)) : c10::Scalar(0.75);
+       return Tensors{at::constant_pad_nd(x[0], {r.below(4) - 1, r.below(4), r.below(2), 1}, number)};
      }},
     {"upsample_nearest2d",
      [](const Tensors& x, Random& r) {
