@@ -69,7 +69,12 @@ struct Stats {
   size_t graphs = 0;                                           // built
   size_t flushes = 0;                                          // times that waiting ops were run
   size_t verified = 0, quarantined = 0;
+  size_t pack_bytes = 0;  // of weights that are kept in another form too
 };
 Stats stats();
+
+// How much memory packs may take in this process; as much as they need if never called. Weights that find no room are used as they
+// are.
+void set_pack_limit(size_t bytes);
 
 }  // namespace tenon

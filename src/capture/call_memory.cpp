@@ -7,16 +7,12 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "bridge/access.h"
 #include "bridge/convert.h"
 #include "capture/listener.h"
 
 namespace tenon::capture {
 namespace {
-
-// Lends memory; owns nothing.
-c10::Storage over(const void* begin, size_t bytes) {
-  return {c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(const_cast<void*>(begin), c10::kCPU), nullptr, /*resizable=*/false};
-}
 
 class OpRunner {
  public:
@@ -100,8 +96,8 @@ class OpRunner {
 
 }  // namespace
 
-void CallMemory::lend(int32_t storage, const void* begin, size_t bytes, int64_t moved) {
-  storages_[storage] = over(static_cast<const char*>(begin) + moved, bytes - moved);
+void CallMemory::lend(int32_t storage, const void* begin, size_t bytes, int64_t moved, c10::StorageImpl* owner) {
+  storages_[storage] = bridge::lend(static_cast<const char*>(begin) + moved, bytes - moved, owner);
   moved_[storage] = moved != 0;
 }
 

@@ -13,8 +13,8 @@ namespace tenon::capture {
 
 class CallMemory {
  public:
-  // Existing memory; `moved` bytes are added to every offset of the tape.
-  void lend(int32_t storage, const void* begin, size_t bytes, int64_t moved);
+  // Existing memory of a storage (null: of nobody); `moved` bytes are added to every offset of the tape.
+  void lend(int32_t storage, const void* begin, size_t bytes, int64_t moved, c10::StorageImpl* owner);
   // What an op made.
   void put(int32_t storage, c10::Storage made);
 

@@ -1,7 +1,6 @@
 #include "capture/placeholder.h"
 
 #include <c10/core/CPUAllocator.h>
-#include <c10/core/impl/COW.h>
 #include <sys/mman.h>
 #include <csignal>
 
@@ -10,6 +9,8 @@
 #include <cstring>
 #include <mutex>
 #include <vector>
+
+#include "bridge/access.h"
 
 namespace tenon::capture {
 namespace {
@@ -35,7 +36,7 @@ std::vector<std::shared_ptr<Debtor>> all_debtors() {
   return all.list;
 }
 
-void on_materialize(c10::StorageImpl* storage) {
+void on_access(c10::StorageImpl* storage) {
   if (t_unannounced) return;
   for (const auto& debtor : all_debtors()) debtor->on_access(storage);
 }
@@ -106,6 +107,7 @@ size_t whole_pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 }  // namespace
 
 Enlisted::Enlisted(std::shared_ptr<Debtor> debtor) : debtor_(std::move(debtor)) {
+  bridge::set_listener(&on_access);
   Debtors& all = debtors();
   std::lock_guard lock(all.mutex);
   all.list.push_back(debtor_);
@@ -141,36 +143,10 @@ void AddressRange::close() const {
   mmap(begin_, whole_pages(bytes_), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
-// Threads that replay at once may share a storage, and libtorch's hook has no lock of its own.
-class ArmLock {
- public:
-  explicit ArmLock(const c10::StorageImpl* storage) : flag_(flags_[reinterpret_cast<uintptr_t>(storage) / 64 % std::size(flags_)]) {
-    while (flag_.test_and_set(std::memory_order_acquire)) {
-    }
-  }
-  ~ArmLock() { flag_.clear(std::memory_order_release); }
-
- private:
-  inline static std::atomic_flag flags_[64];
-  std::atomic_flag& flag_;
-};
-
-bool arm(c10::StorageImpl* storage) {
-  ArmLock lock(storage);
-  if (storage->has_materializer()) return !c10::impl::cow::is_cow_data_ptr(storage->_mutable_data_ptr_no_checks());
-  storage->set_materializer(&on_materialize);
-  return true;
-}
-
-void disarm(c10::StorageImpl* storage) {
-  ArmLock lock(storage);
-  if (!c10::impl::cow::is_cow_data_ptr(storage->_mutable_data_ptr_no_checks())) storage->clear_materializer();
-}
-
 c10::Storage make_placeholder(const AddressRange& range, size_t bytes) {
   c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(const_cast<char*>(range.begin()), c10::kCPU),
                        c10::GetCPUAllocator(), /*resizable=*/true);
-  storage.unsafeGetStorageImpl()->set_materializer(&on_materialize);
+  bridge::arm(storage.unsafeGetStorageImpl());
   return storage;
 }
 

@@ -15,7 +15,7 @@ namespace tenon::capture {
 class Debtor {
  public:
   virtual ~Debtor() = default;
-  // A mutable pointer into this storage is about to be handed out, on any thread.
+  // A mutable pointer into an armed storage (bridge/access.h) is about to be handed out, on any thread.
   virtual void on_access(c10::StorageImpl* storage) = 0;
   // Somebody read at this address; true if the contents are there now.
   virtual bool on_fault(const char* address) = 0;
@@ -63,10 +63,6 @@ class AddressRange {
   size_t bytes_ = 0;
 };
 
-// Arms a storage: mutable access is announced to all debtors. False if it belongs to another
-// mechanism of libtorch's (copy on write).
-bool arm(c10::StorageImpl* storage);
-void disarm(c10::StorageImpl* storage);
 // True while more than one debtor is enlisted: then an armed storage may matter to another one. An
 // arm that is left behind announces one access to nobody.
 bool others_enlisted();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "bridge/access.h"
 #include "bridge/convert.h"
 #include "capture/extents.h"
 #include "capture/index_check.h"
@@ -232,7 +233,7 @@ bool Replayer::can_wait(const TapeOp& entry) {
 // False if nobody would tell when somebody looks at it.
 bool Replayer::is_ready(Slot& slot) {
   if (slot.owed) return true;
-  if (!slot.armed) slot.armed = arm(slot.impl);
+  if (!slot.armed) slot.armed = bridge::arm(slot.impl);
   bool changed = slot.waiting && slot.real >= 0 && real(slot).snapshot &&
                  std::memcmp(real(slot).snapshot.get(), slot.impl->data(), slot.impl->nbytes()) != 0;
   if (changed) flush();
@@ -387,8 +388,10 @@ void Replayer::run_now(const TapeOp& entry, const c10::OperatorHandle& op, c10::
   if (touches_waiting(op, *stack)) flush();
   std::vector<int32_t> armed = disarm_operands(op, *stack);
   auto rearm = [&] {
-    for (int32_t storage : armed) slots_[storage].armed = arm(slots_[storage].impl);
+    for (int32_t storage : armed) slots_[storage].armed = bridge::arm(slots_[storage].impl);
   };
+  std::optional<Unannounced> quiet;  // for what a mark keeps armed
+  if (!armed.empty()) quiet.emplace();
   mutex_.unlock();
   try {
     inner_run(op, keys, stack);
@@ -402,6 +405,7 @@ void Replayer::run_now(const TapeOp& entry, const c10::OperatorHandle& op, c10::
     throw;
   }
   mutex_.lock();
+  quiet.reset();
   rearm();
   note_real_results(*stack);
   for (size_t r = 0; r < entry.results.size(); ++r) {
@@ -414,7 +418,7 @@ void Replayer::run_now(const TapeOp& entry, const c10::OperatorHandle& op, c10::
       if (!ref.defined() || !tensor.has_storage()) return;
       bind(ref, tensor);
       Slot& slot = slots_[ref.storage];
-      if (slot.impl && !slot.armed) slot.armed = arm(slot.impl);  // the host may ask for a pointer from now on
+      if (slot.impl && !slot.armed) slot.armed = bridge::arm(slot.impl);  // the host may ask for a pointer from now on
     });
   }
   ++cursor_;
@@ -439,7 +443,7 @@ void Replayer::flush() {
     if (slot.owed) continue;
     const RealMemory& memory = real(slot);
     const void* begin = memory.snapshot ? memory.snapshot.get() : slot.is_hidden ? memory.hidden.get() : slot.impl->data();
-    memory_.lend(storage, begin, slot.impl->nbytes(), slot.moved);
+    memory_.lend(storage, begin, slot.impl->nbytes(), slot.moved, memory.snapshot ? nullptr : slot.impl);
   }
   std::exception_ptr error;
   try {
@@ -474,7 +478,10 @@ void Replayer::settle(const std::vector<int32_t>& live) {
   owed_.clear();
   for (int32_t storage : waiting_) {
     Slot& slot = slots_[storage];
-    if (slot.is_hidden) slot.impl->set_data_ptr_noswap(std::move(real(slot).hidden));
+    if (slot.is_hidden) {
+      slot.impl->set_data_ptr_noswap(std::move(real(slot).hidden));
+      bridge::change(slot.impl);
+    }
     slot.is_hidden = slot.waiting = false;
     slot.real = -1;
   }
@@ -522,7 +529,7 @@ std::vector<int32_t> Replayer::disarm_operands(const c10::OperatorHandle& op, co
       int32_t known = tensor.has_storage() ? numbers_.find(storage_of(tensor.unsafeGetTensorImpl())) : -1;
       if (known < 0 || !slots_[known].armed) return;
       slots_[known].armed = false;
-      disarm(slots_[known].impl);
+      bridge::disarm(slots_[known].impl);
       armed.push_back(known);
     });
   return armed;
@@ -533,7 +540,7 @@ void Replayer::release() {
   for (Slot& slot : slots_) {
     if (!slot.armed) continue;
     slot.armed = false;
-    if (auto impl = slot.weak.lock(); impl && !keep) disarm(impl.get());
+    if (auto impl = slot.weak.lock(); impl && !keep) bridge::disarm(impl.get());
   }
 }
 

@@ -103,7 +103,8 @@ BackendKind backend_kind(const std::string& name) {
   throw UserError(ErrorCode::backend, "no backend is named '" + name + "'; there are: " + known);
 }
 
-std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph, const std::vector<c10::IValue>& resources) {
+std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph, const std::vector<c10::IValue>& resources,
+                                        bool keeps_weights) {
   ++counters().graphs;
   auto off = capture::keys_above_backends();
   bool native = options.backend == "native" && has_native(), passed = options.backend == "native" || options.backend == "aten";
@@ -122,7 +123,7 @@ std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph,
   Native fused;
   std::shared_ptr<const runtime::Interpreter> kernels;
   if (native) {
-    fused = make_native(graph, options.verify, quarantine);
+    fused = make_native(graph, options.verify, keeps_weights, quarantine);
     kernels = interpret(fused, resources);
   }
   auto op_by_op = std::make_shared<const runtime::Interpreter>(std::move(graph), std::move(reuse), resources, off);

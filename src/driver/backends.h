@@ -62,6 +62,8 @@ enum class BackendKind : uint8_t {
 
 // Throws UserError(backend) for a name that nobody registered.
 BackendKind backend_kind(const std::string& name);
-std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph, const std::vector<c10::IValue>& resources);
+// `keeps_weights`: nobody trains what the graph reads.
+std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph, const std::vector<c10::IValue>& resources,
+                                        bool keeps_weights);
 
 }  // namespace tenon::driver

@@ -170,14 +170,14 @@ std::shared_ptr<CheckedCalls::Plan> CheckedCalls::find_plan(bool grad_mode, cons
   Plan& plan = **it;
   if (++plan.met >= 2 && !plan.executable && !plan.hopeless) {
     plan.hopeless = true;  // until it is built
-    build_plan(plan, stretch);
+    build_plan(plan, stretch, grad_mode);
   }
   if (plan.hopeless || !plan.executable) return nullptr;
   ++plan.ran;
   return *it;
 }
 
-void CheckedCalls::build_plan(Plan& plan, const capture::Stretch& stretch) {
+void CheckedCalls::build_plan(Plan& plan, const capture::Stretch& stretch, bool grad_mode) {
   const capture::Tape& tape = stretch.stream.tape;
   capture::Results results;
   for (int32_t storage : stretch.live) {
@@ -197,7 +197,8 @@ void CheckedCalls::build_plan(Plan& plan, const capture::Stretch& stretch) {
     ir::Graph graph = plan.functional.graph;
     phases_.time(Phase::verify, [&] { check_graph(graph); });
     for (const ir::Input& input : graph.inputs) plan.inputs.push_back(geometry_of(graph.values[input.value].type));
-    plan.executable = phases_.time(Phase::build, [&] { return build(options_, std::move(graph), plan.functional.resources); });
+    plan.executable = phases_.time(
+        Phase::build, [&] { return build(options_, std::move(graph), plan.functional.resources, /*keeps_weights=*/!grad_mode); });
     plan.hopeless = false;
   } catch (const std::exception& error) {
     counts_.obstacles.push_back(error.what());  // a fault of ours must not reach the program

@@ -39,7 +39,7 @@ class CheckedCalls {
 
   bool run_stretch(bool grad_mode, const capture::Stretch& stretch, capture::CallMemory& memory);
   std::shared_ptr<Plan> find_plan(bool grad_mode, const capture::Stretch& stretch);
-  void build_plan(Plan& plan, const capture::Stretch& stretch);
+  void build_plan(Plan& plan, const capture::Stretch& stretch, bool grad_mode);
   void forget_plans(bool grad_mode);
   void note_plain();
   void learn(bool grad_mode, capture::Replayer& replayer, double seconds);

@@ -3,6 +3,7 @@
 #include "capture/listener.h"
 #include "driver/region.h"
 #include "driver/stats.h"
+#include "runtime/packs.h"
 
 namespace tenon {
 namespace {
@@ -25,8 +26,10 @@ Counters& counters() {
 
 Stats stats() {
   const driver::Counters& c = driver::counters();
-  return {c.calls, c.answered, c.replayed, c.recorded, c.plain, c.graphs, c.flushes, c.verified, c.quarantined};
+  return {c.calls, c.answered, c.replayed, c.recorded, c.plain, c.graphs, c.flushes, c.verified, c.quarantined, runtime::pack_bytes()};
 }
+
+void set_pack_limit(size_t bytes) { runtime::set_pack_limit(bytes); }
 
 namespace detail {
 

@@ -252,9 +252,15 @@ bool tells_yes(const at::Tensor& tells) {
   return std::find(at, at + all.numel(), 0.0f) == at + all.numel();
 }
 
+runtime::KernelStep make_product() {
+  runtime::KernelStep step;
+  step.product = std::make_shared<const runtime::Product>();
+  return step;
+}
+
 runtime::KernelStep make_call(const ir::Graph& graph, const ir::Group& group) {
   runtime::KernelStep step;
-  Native fused = make_native(*group.call, 0, std::make_shared<Quarantine>());
+  Native fused = make_native(*group.call, 0, /*keeps_weights=*/false, std::make_shared<Quarantine>());
   step.call = [call = interpret(fused, {}), ops = interpret(ir::subgraph(graph, group)), outputs = group.outputs.size()](
                   std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) {
     try {
@@ -275,11 +281,11 @@ runtime::KernelStep make_call(const ir::Graph& graph, const ir::Group& group) {
 
 }  // namespace
 
-Native make_native(const ir::Graph& graph, double verify, std::shared_ptr<Quarantine> quarantine) {
+Native make_native(const ir::Graph& graph, double verify, bool keeps_weights, std::shared_ptr<Quarantine> quarantine) {
   bool check_all = checks_all();
-  std::vector<ir::Group> groups = passes::find_groups(graph, passes::is_skipped("fuse"));
+  std::vector<ir::Group> groups = passes::find_groups(graph, passes::is_skipped("fuse"), keeps_weights);
   std::vector<loops::Lowered> lowered;  // of those that are no calls
-  for (size_t g = 0; g < groups.size() && !groups[g].call; ++g)
+  for (size_t g = 0; g < groups.size() && !groups[g].call && !groups[g].product; ++g)
     lowered.push_back(loops::lower(graph, groups[g], graph.name + "_" + std::to_string(g)));
   std::vector<std::string> keys;
   for (const loops::Lowered& l : lowered) keys.push_back(ir::loop::key(l.kernel));
@@ -287,14 +293,17 @@ Native make_native(const ir::Graph& graph, double verify, std::shared_ptr<Quaran
   Native native;
   for (size_t g = 0; g < groups.size(); ++g) {
     bool is_call = g >= lowered.size();
-    runtime::KernelStep step = is_call ? make_call(graph, groups[g]) : make_step(graph, groups[g], lowered[g], codes[g]);
+    runtime::KernelStep step = groups[g].product ? make_product()
+                               : is_call         ? make_call(graph, groups[g])
+                                                 : make_step(graph, groups[g], lowered[g], codes[g]);
     if (check_all || verify > 0) {
       auto check = std::make_shared<const KernelCheck>(graph, groups[g], check_all ? 1 : verify, check_all, step, quarantine);
       step.check = [check](auto inputs, auto outputs, auto scalars) { (*check)(inputs, outputs, scalars); };
     }
     native.kernels.push_back(std::move(step));
     native.notes.push_back(describe(graph, groups[g]));
-    if (is_call) native.notes.back().call = name_of(*groups[g].call);
+    if (groups[g].product) native.notes.back().call = native.notes.back().ops[0];
+    else if (is_call) native.notes.back().call = name_of(*groups[g].call);
     else native.notes.back().text = ir::loop::named(keys[g], lowered[g].kernel.name);
     native.notes.back().name = graph.name + "_" + std::to_string(g);
     auto& pairs = native.may_share.emplace_back();
@@ -323,7 +332,7 @@ std::string llvm_text(const std::string& kernel) { return codegen::llvm_text(ir:
 std::string assembly(const std::string& kernel) { return codegen::assembly(ir::loop::parse_kernel(kernel), chosen_tier()); }
 bool has_native() { return true; }
 #else
-Native make_native(const ir::Graph&, double, std::shared_ptr<Quarantine>) { throw InternalError("this build generates no code"); }
+Native make_native(const ir::Graph&, double, bool, std::shared_ptr<Quarantine>) { throw InternalError("this build generates no code"); }
 std::shared_ptr<const runtime::Interpreter> interpret(Native&, const std::vector<c10::IValue>&) { return nullptr; }
 std::string llvm_text(const std::string&) { return ""; }
 std::string assembly(const std::string&) { return ""; }

@@ -27,7 +27,8 @@ struct Native {
 bool has_native();
 
 // Equal kernels are compiled once in a process. `verify`: the fraction of runs that are compared with ATen.
-Native make_native(const ir::Graph& graph, double verify, std::shared_ptr<Quarantine> quarantine);
+// `keeps_weights`: what the program keeps hardly ever changes, so it may be packed.
+Native make_native(const ir::Graph& graph, double verify, bool keeps_weights, std::shared_ptr<Quarantine> quarantine);
 
 // On a static plan of memory. Takes the graph and the kernels out.
 std::shared_ptr<const runtime::Interpreter> interpret(Native& native, const std::vector<c10::IValue>& resources);

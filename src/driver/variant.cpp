@@ -155,8 +155,8 @@ std::unique_ptr<Joint> make_joint(Recording& recording, const Options& options, 
   joint->backward_inputs = std::move(parts.backward_inputs);
   for (int32_t i : parts.forward_inputs) joint->forward_inputs.push_back(joint->functional.inputs[i]);
   phases.time(Phase::build, [&] {
-    joint->forward = build(options, std::move(parts.forward), joint->functional.resources);
-    joint->backward = build(options, std::move(parts.backward), joint->functional.resources);
+    joint->forward = build(options, std::move(parts.forward), joint->functional.resources, /*keeps_weights=*/false);
+    joint->backward = build(options, std::move(parts.backward), joint->functional.resources, /*keeps_weights=*/false);
   });
   joint->tangent_defined = backward.tangent_defined;
   for (const capture::TensorRef& ref : backward.gradients) joint->gradient_requires_grad.push_back(ref.requires_grad);
@@ -231,7 +231,8 @@ std::shared_ptr<Variant> make_variant(const std::shared_ptr<Recording>& recordin
   variant->can_rerun = r.needs_grad() && !r.spent && r.autograd_obstacles.empty() && variant->functional.plain_autograd &&
                        graph.write_backs.empty() && !has_ordered_nodes(graph) && writes_as_the_program(r, graph) &&
                        !writes_behind_autograd(r) && !returns_shared_memory(r);
-  variant->forward = phases.time(Phase::build, [&] { return build(options, graph, variant->functional.resources); });
+  variant->forward =
+      phases.time(Phase::build, [&] { return build(options, graph, variant->functional.resources, /*keeps_weights=*/!r.needs_grad()); });
   if (variant->can_rerun) variant->rerun = build_under_autograd(graph);
   for (const ResultBinding& result : variant->functional.results)
     variant->views.push_back(result.view ? build_under_autograd(*result.view) : nullptr);

@@ -158,6 +158,7 @@ void Interpreter::run_step(const Step& step, Environment& env, torch::jit::Stack
     if (step.args[1].operands[0].last) env[step.args[1].operands[0].id].reset();
     return;
   }
+  if (step.kernel && step.kernel->product) return run_product(step, env);
   if (step.kernel) return step.kernel->call ? run_call(step, env) : run_kernel(step, env);
   if (step.scatter && mode != RunMode::autograd) return scatter(step, env);
   // With writes, operands are put in place by hand, so nothing is moved out before.
@@ -214,6 +215,19 @@ void Interpreter::run_call(const Step& step, Environment& env) const {
   std::vector<at::Tensor> outputs = step.kernel->call(inputs, env.scalars);
   if (step.kernel->check) step.kernel->check(inputs, outputs, env.scalars);
   put_results(step, outputs, env);
+}
+
+void Interpreter::run_product(const Step& step, Environment& env) const {
+  auto input = [&](size_t k) { return k < step.args.size() ? env[step.args[k].operands[0].id] : at::Tensor(); };
+  at::Tensor left = input(0), right = input(1), row = input(2), room;
+  if (!step.kernel->product->makes_memory()) room = make_room(step.results[0].ids[0], env);
+  at::Tensor out = step.kernel->product->run({left, right, row}, std::move(room));
+  if (step.kernel->check) {
+    std::vector<at::Tensor> inputs = {left, right};
+    if (row.defined()) inputs.push_back(row);
+    step.kernel->check(inputs, out, env.scalars);
+  }
+  put_results(step, out, env);
 }
 
 void Interpreter::put_results(const Step& step, c10::ArrayRef<at::Tensor> outputs, Environment& env) const {

@@ -12,12 +12,12 @@ namespace tenon::test {
 
 using torch::Tensor;
 
-struct NetImpl : torch::nn::Module {
+struct SmallNetImpl : torch::nn::Module {
   torch::nn::Linear fc{nullptr};
-  NetImpl() { fc = register_module("fc", torch::nn::Linear(4, 3)); }
+  SmallNetImpl() { fc = register_module("fc", torch::nn::Linear(4, 3)); }
   Tensor forward(const Tensor& x) { return torch::relu(fc(x)); }
 };
-TORCH_MODULE(Net);
+TORCH_MODULE(SmallNet);
 
 struct Batch {
   Tensor x;
@@ -48,7 +48,7 @@ void expect_answered(const Compiled& fast, size_t at_least) {
 }
 
 TEST(Types, C1ModuleHolderAndPointers) {
-  Net net;
+  SmallNet net;
   auto by_holder = tenon::compile(net);
   auto by_shared = tenon::compile(net.ptr());
   auto by_raw = tenon::compile(net.get());
@@ -135,7 +135,7 @@ TEST(Types, C6BackendsAgreeAndOneCanBeAdded) {
 }
 
 TEST(Types, C1TwoThreadsShareOneCompiledFunction) {
-  Net net;
+  SmallNet net;
   auto fast = tenon::compile(net);
   Tensor a = torch::randn({2, 4}), b = torch::randn({2, 4});
   Tensor expected_a = net->forward(a).detach(), expected_b = net->forward(b).detach();
@@ -151,7 +151,7 @@ TEST(Types, C1TwoThreadsShareOneCompiledFunction) {
 }
 
 TEST(Types, C1CompiledInsideCompiled) {
-  Net net;
+  SmallNet net;
   auto inner = tenon::compile(net);
   auto outer = tenon::compile([&](Tensor x) { return inner(x) + 1; }, {.watch = {net}});
   for (int i = 0; i < 5; ++i) {

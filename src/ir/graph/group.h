@@ -24,6 +24,11 @@ struct Range {
   std::optional<int64_t> exempt;
 };
 
+// A product of matrices, [m, k] by [k, n], and the row that is added to each of its rows, if any.
+struct Product {
+  ValueId left = kNoValue, right = kNoValue, row = kNoValue;
+};
+
 struct Group {
   std::vector<size_t> nodes;  // in the graph's order
   std::vector<ValueId> inputs, outputs;
@@ -36,6 +41,8 @@ struct Group {
   // Not a kernel: other ops that compute the outputs, and maybe behind them what tells whether they can:
   // where that is exactly zero the nodes themselves must run. So they must where the others throw.
   std::shared_ptr<const Graph> call;
+  // Nor this: left to a library. The inputs are its operands in their order.
+  std::optional<Product> product;
 };
 
 // A node that stands for a group: its first argument is the group's number.

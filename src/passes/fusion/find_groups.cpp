@@ -11,6 +11,7 @@
 #include "passes/fusion/attention.h"
 #include "passes/fusion/group_norm.h"
 #include "passes/fusion/loss.h"
+#include "passes/fusion/products.h"
 
 namespace tenon::passes {
 namespace {
@@ -286,8 +287,9 @@ class Finder {
 
 }  // namespace
 
-std::vector<ir::Group> find_groups(const ir::Graph& graph, bool apart) {
+std::vector<ir::Group> find_groups(const ir::Graph& graph, bool apart, bool keeps_weights) {
   std::vector<ir::Group> calls;
+  if (keeps_weights) calls = find_products(graph);
   if (!apart)
     for (auto find : {find_attention, find_losses, find_group_norms})
       for (ir::Group& call : find(graph)) calls.push_back(std::move(call));

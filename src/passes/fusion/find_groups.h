@@ -7,8 +7,9 @@
 
 namespace tenon::passes {
 
-// Kernels, then calls. `apart`: every group has one node, and there are no calls.
-std::vector<ir::Group> find_groups(const ir::Graph& graph, bool apart = false);
+// Kernels, then products and calls. `apart`: every group has one node, and there are no calls. `keeps_weights`: products with what
+// the program keeps are groups too.
+std::vector<ir::Group> find_groups(const ir::Graph& graph, bool apart = false, bool keeps_weights = false);
 
 // The graph with each group as one node `tenon::fused` where its last node stood; its first
 // argument is the group's number.

@@ -1,0 +1,93 @@
+#include "bridge/access.h"
+
+#include <c10/core/impl/COW.h>
+
+#include <mutex>
+#include <unordered_map>
+
+namespace tenon::bridge {
+namespace {
+
+std::atomic<void (*)(c10::StorageImpl*)> g_listener{nullptr};
+
+// Threads may arm one storage at once, and libtorch's hook has no lock of its own.
+struct Shard {
+  std::mutex mutex;
+  std::unordered_map<const c10::StorageImpl*, std::weak_ptr<Mark>> marks;
+
+  static Shard& of(const c10::StorageImpl* storage) {
+    static Shard* all = new Shard[64];
+    return all[reinterpret_cast<uintptr_t>(storage) / 64 % 64];
+  }
+};
+
+bool is_copy_on_write(c10::StorageImpl* storage) { return c10::impl::cow::is_cow_data_ptr(storage->_mutable_data_ptr_no_checks()); }
+
+void on_materialize(c10::StorageImpl* storage) {
+  change(storage);
+  if (auto* listener = g_listener.load()) listener(storage);
+}
+
+bool arm_locked(c10::StorageImpl* storage) {
+  if (storage->has_materializer()) return !is_copy_on_write(storage);
+  storage->set_materializer(&on_materialize);
+  return true;
+}
+
+void owns_nothing(void*) {}
+
+}  // namespace
+
+void set_listener(void (*listener)(c10::StorageImpl*)) { g_listener = listener; }
+
+bool arm(c10::StorageImpl* storage) {
+  std::lock_guard lock(Shard::of(storage).mutex);
+  return arm_locked(storage);
+}
+
+void disarm(c10::StorageImpl* storage) {
+  Shard& shard = Shard::of(storage);
+  std::lock_guard lock(shard.mutex);
+  if (!is_copy_on_write(storage) && !shard.marks.count(storage)) storage->clear_materializer();
+}
+
+std::shared_ptr<const Mark> mark(c10::StorageImpl* storage) {
+  if (storage->_mutable_data_ptr_no_checks().get_context() == nullptr) return nullptr;
+  Shard& shard = Shard::of(storage);
+  std::lock_guard lock(shard.mutex);
+  if (!arm_locked(storage)) return nullptr;
+  std::erase_if(shard.marks, [](const auto& entry) { return entry.second.expired(); });
+  std::shared_ptr<Mark> known = shard.marks[storage].lock();
+  if (!known) shard.marks[storage] = known = std::make_shared<Mark>();
+  return known;
+}
+
+void change(c10::StorageImpl* storage) {
+  Shard& shard = Shard::of(storage);
+  std::lock_guard lock(shard.mutex);
+  auto it = shard.marks.find(storage);
+  if (it == shard.marks.end()) return;
+  if (auto known = it->second.lock()) known->changed_.store(true, std::memory_order_release);
+  shard.marks.erase(it);
+}
+
+c10::Storage lend(const void* begin, size_t bytes, c10::StorageImpl* owner) {
+  c10::DataPtr memory(const_cast<void*>(begin), owner, &owns_nothing, c10::kCPU);
+  return {c10::Storage::use_byte_size_t(), bytes, std::move(memory), nullptr, /*resizable=*/false};
+}
+
+c10::StorageImpl* owner_of(const at::Tensor& tensor) {
+  c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+  c10::DataPtr& memory = storage->_mutable_data_ptr_no_checks();
+  return memory.get_deleter() == &owns_nothing ? static_cast<c10::StorageImpl*>(memory.get_context()) : storage;
+}
+
+at::Tensor lent(const at::Tensor& tensor) {
+  const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+  auto out = at::detail::make_tensor<c10::TensorImpl>(lend(storage->data(), storage->nbytes(), owner_of(tensor)),
+                                                      c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
+  out.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  return out;
+}
+
+}  // namespace tenon::bridge

@@ -1,0 +1,133 @@
+// C3: weights that are kept in another form are never stale, however they are changed.
+#include <gtest/gtest.h>
+#include <tenon/compile.h>
+#include <tenon/control.h>
+#include <tenon/inspect.h>
+#include <torch/torch.h>
+
+#include <cstring>
+#include <sstream>
+
+namespace tenon::test {
+
+using torch::Tensor;
+
+// Needs TENON_FORM=packed: a trial may find that a weight is best as it is.
+class Packs : public testing::TestWithParam<std::tuple<Trust, torch::ScalarType>> {
+ protected:
+  void SetUp() override {
+    const char* form = std::getenv("TENON_FORM");
+    if (!form || !stats_have_native()) GTEST_SKIP() << "needs TENON_FORM=packed and native code";
+    torch::manual_seed(1);
+    layer->to(std::get<1>(GetParam()));
+    x = torch::randn({8, 64}).to(std::get<1>(GetParam()));
+  }
+  static bool stats_have_native() {
+    auto names = backends();
+    return std::find(names.begin(), names.end(), "native") != names.end();
+  }
+
+  // What it gives after a change is what eager gives, and so are the calls after that.
+  template <class Change>
+  void expect_fresh_after(Change change) {
+    torch::NoGradGuard no_grad;
+    Options options;
+    options.trust = std::get<0>(GetParam());
+    auto fast = compile(layer, options);
+    size_t before = stats().pack_bytes;
+    for (int i = 0; i < 4; ++i) fast(x);
+    ASSERT_GT(stats().pack_bytes, before);
+    for (int round = 0; round < 3; ++round) {
+      Tensor old = layer->forward(x);
+      change();
+      Tensor expected = layer->forward(x);
+      ASSERT_FALSE(torch::allclose(old, expected, 1e-3, 1e-3));
+      for (int i = 0; i < 3; ++i) EXPECT_TRUE(torch::allclose(fast(x), expected, 2e-2, 2e-2)) << "round " << round << ", call " << i;
+    }
+  }
+
+  Tensor noise() const { return torch::randn_like(layer->weight); }
+
+  torch::nn::Linear layer{torch::nn::LinearOptions(64, 48)};
+  Tensor x;
+};
+
+TEST_P(Packs, C3CopyInPlace) {
+  expect_fresh_after([&] { layer->weight.copy_(noise()); });
+}
+TEST_P(Packs, C3CopyIntoData) {
+  expect_fresh_after([&] { layer->weight.data().copy_(noise()); });
+}
+TEST_P(Packs, C3CopyIntoPart) {
+  expect_fresh_after([&] { layer->weight.select(0, 7).fill_(torch::rand({}).item<float>() + 1); });
+}
+TEST_P(Packs, C3Memcpy) {
+  expect_fresh_after([&] {
+    Tensor from = noise();
+    std::memcpy(layer->weight.data_ptr(), from.const_data_ptr(), from.nbytes());
+  });
+}
+TEST_P(Packs, C3MemcpyThroughOldPointer) {
+  void* old = layer->weight.data_ptr();
+  expect_fresh_after([&, old] {
+    Tensor from = noise();
+    std::memcpy(old, from.const_data_ptr(), from.nbytes());
+  });
+}
+TEST_P(Packs, C3Load) {
+  expect_fresh_after([&] {
+    torch::nn::Linear other{torch::nn::LinearOptions(64, 48)};
+    other->to(std::get<1>(GetParam()));
+    other->weight.copy_(noise());
+    std::stringstream file;
+    torch::save(other, file);
+    torch::load(layer, file);
+  });
+}
+TEST_P(Packs, C3Optimizer) {
+  torch::optim::SGD optimizer(layer->parameters(), 1.0);
+  expect_fresh_after([&] {
+    layer->weight.mutable_grad() = noise();
+    optimizer.step();
+  });
+}
+TEST_P(Packs, C3CompiledWriter) {
+  Options options;
+  options.trust = std::get<0>(GetParam());
+  auto writer = compile([&](const Tensor& by) { layer->weight.mul_(0.5).add_(by); }, options);
+  expect_fresh_after([&] { writer(noise()); });
+}
+TEST_P(Packs, C3OtherStorage) {
+  if (std::get<0>(GetParam()) == Trust::pure) GTEST_SKIP() << "a guard of its own";
+  expect_fresh_after([&] { layer->weight.set_data(noise()); });
+}
+
+// Freed with the weight; none where there is no room.
+TEST_P(Packs, C3MemoryIsCountedAndLimited) {
+  torch::NoGradGuard no_grad;
+  size_t before = stats().pack_bytes;
+  Tensor expected = layer->forward(x);
+  auto fast = compile(layer);
+  for (int i = 0; i < 4; ++i) fast(x);
+  EXPECT_GT(stats().pack_bytes, before);
+  set_pack_limit(0);
+  EXPECT_EQ(stats().pack_bytes, 0u);
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(torch::allclose(fast(x), expected, 2e-2, 2e-2));
+  EXPECT_EQ(stats().pack_bytes, 0u);
+  set_pack_limit(SIZE_MAX);
+  {
+    auto other = compile([w = torch::randn({64, 32}).to(x.scalar_type())](const Tensor& in) { return in.mm(w); });
+    for (int i = 0; i < 4; ++i) other(x);
+    EXPECT_GT(stats().pack_bytes, 0u);
+  }
+  EXPECT_EQ(stats().pack_bytes, 0u) << "of a weight that is gone";
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, Packs,
+                         testing::Combine(testing::Values(Trust::checked, Trust::pure), testing::Values(torch::kFloat, torch::kBFloat16)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param) == Trust::pure ? "pure" : "checked") +
+                                  (std::get<1>(info.param) == torch::kFloat ? "F32" : "Bf16");
+                         });
+
+}  // namespace tenon::test
