@@ -102,6 +102,11 @@ std::vector<Sample> KernelCheck::samples(const Tensors& inputs, const Tensors& o
 
 KernelCheck::Tensors KernelCheck::run_kernel(const Tensors& inputs, c10::ArrayRef<double> scalars) const {
   if (step_.call) return step_.call(inputs, scalars);
+  if (step_.convolution) {
+    std::optional<at::Tensor> out =
+        step_.convolution->run(inputs, scalars.empty() ? c10::ArrayRef<double>(eager_->graph().scalars) : scalars);
+    return out ? Tensors{*out} : step_.by_aten(inputs, scalars);
+  }
   if (step_.product) return {step_.product->run({inputs[0], inputs[1], inputs.size() > 2 ? inputs[2] : at::Tensor()}, {})};
   const ir::Graph& graph = eager_->graph();
   Tensors outputs;

@@ -22,6 +22,7 @@
 #include "ops/lowerable.h"
 #include "ops/rows.h"
 #include "ops/table.h"
+#include "passes/fusion/convolutions.h"
 #include "passes/fusion/find_groups.h"
 #include "passes/runner.h"
 #include "planner/arena.h"
@@ -230,7 +231,7 @@ runtime::KernelStep make_step(const ir::Graph& graph, const ir::Group& group, co
 
 // Kernels, and ops with an `out=` form.
 bool takes_memory(const Native& native, const ir::Node& node) {
-  if (ir::is_fused(node)) return !native.kernels[ir::group_of(node)].call;
+  if (ir::is_fused(node)) return !native.kernels[ir::group_of(node)].call && !native.kernels[ir::group_of(node)].convolution;
   const ops::Facts* facts = ops::find(node.op);
   return facts && facts->has_out;
 }
@@ -250,6 +251,15 @@ bool tells_yes(const at::Tensor& tells) {
   at::Tensor all = tells.contiguous();
   const float* at = all.const_data_ptr<float>();
   return std::find(at, at + all.numel(), 0.0f) == at + all.numel();
+}
+
+runtime::KernelStep make_convolution(const ir::Graph& graph, const ir::Group& group) {
+  runtime::KernelStep step;
+  step.convolution = std::make_shared<const runtime::Convolution>(*group.convolution);
+  step.by_aten = [ops = interpret(ir::subgraph(graph, group))](std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) {
+    return ops->run(std::move(inputs), runtime::RunMode::kernels, scalars);
+  };
+  return step;
 }
 
 runtime::KernelStep make_product() {
@@ -279,13 +289,16 @@ runtime::KernelStep make_call(const ir::Graph& graph, const ir::Group& group) {
   return step;
 }
 
+bool is_kernel(const ir::Group& group) { return !group.call && !group.product && !group.convolution; }
+
 }  // namespace
 
-Native make_native(const ir::Graph& graph, double verify, bool keeps_weights, std::shared_ptr<Quarantine> quarantine) {
+Native make_native(const ir::Graph& original, double verify, bool keeps_weights, std::shared_ptr<Quarantine> quarantine) {
   bool check_all = checks_all();
+  ir::Graph graph = keeps_weights && !passes::is_skipped("fuse") ? passes::prefer_channels_last(original) : original;
   std::vector<ir::Group> groups = passes::find_groups(graph, passes::is_skipped("fuse"), keeps_weights);
   std::vector<loops::Lowered> lowered;  // of those that are no calls
-  for (size_t g = 0; g < groups.size() && !groups[g].call && !groups[g].product; ++g)
+  for (size_t g = 0; g < groups.size() && is_kernel(groups[g]); ++g)
     lowered.push_back(loops::lower(graph, groups[g], graph.name + "_" + std::to_string(g)));
   std::vector<std::string> keys;
   for (const loops::Lowered& l : lowered) keys.push_back(ir::loop::key(l.kernel));
@@ -293,16 +306,17 @@ Native make_native(const ir::Graph& graph, double verify, bool keeps_weights, st
   Native native;
   for (size_t g = 0; g < groups.size(); ++g) {
     bool is_call = g >= lowered.size();
-    runtime::KernelStep step = groups[g].product ? make_product()
-                               : is_call         ? make_call(graph, groups[g])
-                                                 : make_step(graph, groups[g], lowered[g], codes[g]);
+    runtime::KernelStep step = groups[g].product       ? make_product()
+                               : groups[g].convolution ? make_convolution(graph, groups[g])
+                               : is_call               ? make_call(graph, groups[g])
+                                                       : make_step(graph, groups[g], lowered[g], codes[g]);
     if (check_all || verify > 0) {
       auto check = std::make_shared<const KernelCheck>(graph, groups[g], check_all ? 1 : verify, check_all, step, quarantine);
       step.check = [check](auto inputs, auto outputs, auto scalars) { (*check)(inputs, outputs, scalars); };
     }
     native.kernels.push_back(std::move(step));
     native.notes.push_back(describe(graph, groups[g]));
-    if (groups[g].product) native.notes.back().call = native.notes.back().ops[0];
+    if (groups[g].product || groups[g].convolution) native.notes.back().call = native.notes.back().ops[0];
     else if (is_call) native.notes.back().call = name_of(*groups[g].call);
     else native.notes.back().text = ir::loop::named(keys[g], lowered[g].kernel.name);
     native.notes.back().name = graph.name + "_" + std::to_string(g);

@@ -159,6 +159,7 @@ void Interpreter::run_step(const Step& step, Environment& env, torch::jit::Stack
     return;
   }
   if (step.kernel && step.kernel->product) return run_product(step, env);
+  if (step.kernel && step.kernel->convolution) return run_convolution(step, env);
   if (step.kernel) return step.kernel->call ? run_call(step, env) : run_kernel(step, env);
   if (step.scatter && mode != RunMode::autograd) return scatter(step, env);
   // With writes, operands are put in place by hand, so nothing is moved out before.
@@ -227,6 +228,17 @@ void Interpreter::run_product(const Step& step, Environment& env) const {
     if (row.defined()) inputs.push_back(row);
     step.kernel->check(inputs, out, env.scalars);
   }
+  put_results(step, out, env);
+}
+
+void Interpreter::run_convolution(const Step& step, Environment& env) const {
+  std::vector<at::Tensor> inputs;
+  for (const Argument& argument : step.args) inputs.push_back(env[argument.operands[0].id]);
+  std::optional<at::Tensor> result = step.kernel->convolution->run(inputs, env.scalars);
+  at::Tensor out = result ? *result : step.kernel->by_aten(inputs, env.scalars)[0];
+  const ir::TensorType& type = graph_.values[step.results[0].ids[0]].type;
+  if (out.strides() != c10::IntArrayRef(type.strides)) out = bridge::empty_of(type).copy_(out);
+  if (step.kernel->check) step.kernel->check(inputs, out, env.scalars);
   put_results(step, out, env);
 }
 

@@ -79,6 +79,7 @@ class Interpreter {
   void run_kernel(const Step& step, Environment& env) const;
   void run_call(const Step& step, Environment& env) const;
   void run_product(const Step& step, Environment& env) const;
+  void run_convolution(const Step& step, Environment& env) const;
   void put_results(const Step& step, c10::ArrayRef<at::Tensor> outputs, Environment& env) const;
   at::Tensor make_room(ir::ValueId id, const Environment& env) const;
   void scatter(const Step& step, Environment& env) const;

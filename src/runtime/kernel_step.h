@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "abi/kernel.h"
+#include "runtime/convolution.h"
 #include "runtime/product.h"
 
 namespace tenon::runtime {
@@ -30,8 +31,9 @@ struct KernelStep {
   std::vector<Range> ranges;  // in which indices are, or else `by_aten` computes the outputs, or throws
   using Ops = std::function<std::vector<at::Tensor>(std::vector<at::Tensor>, c10::ArrayRef<double>)>;
   Ops by_aten;
-  Ops call;                                // instead of code; may be empty
-  std::shared_ptr<const Product> product;  // or this
+  Ops call;                                        // instead of code; may be empty
+  std::shared_ptr<const Product> product;          // or this
+  std::shared_ptr<const Convolution> convolution;  // or this, or `by_aten` if it gives nothing
   // Is shown the inputs and the outputs after each run; may be empty.
   std::function<void(c10::ArrayRef<at::Tensor>, c10::ArrayRef<at::Tensor>, c10::ArrayRef<double>)> check;
 };

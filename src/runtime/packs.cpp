@@ -21,8 +21,8 @@ size_t first_limit() {
   return wanted ? static_cast<size_t>(std::max(0LL, std::atoll(wanted))) << 20 : SIZE_MAX;
 }
 
-// Memory and geometry of a weight, and a form.
-using Key = std::tuple<const c10::StorageImpl*, const void*, std::vector<int64_t>, std::vector<int64_t>, Form>;
+using Place = std::tuple<const c10::StorageImpl*, const void*, std::vector<int64_t>, std::vector<int64_t>>;  // memory and geometry
+using Key = std::tuple<Form, std::vector<int64_t>, std::vector<Place>>;
 
 struct Packs {
   std::mutex mutex;
@@ -67,15 +67,10 @@ size_t Pages::resident() const {
   return kPage * static_cast<size_t>(std::count_if(there.begin(), there.end(), [](unsigned char page) { return page & 1; }));
 }
 
-Pack::Pack(const at::Tensor& weight, std::shared_ptr<const bridge::Mark> mark)
-    : owner_(c10::intrusive_ptr<c10::StorageImpl>::unsafe_reclaim_from_nonowning(bridge::owner_of(weight))),
-      storage_(bridge::owner_of(weight)),
-      mark_(std::move(mark)),
-      memory_(weight.const_data_ptr()),
-      samples_(samples_of(weight)) {}
+namespace {
 
-Pack::Samples Pack::samples_of(const at::Tensor& weight) {
-  Samples out{};
+std::array<uint64_t, 16> samples_of(const at::Tensor& weight) {
+  std::array<uint64_t, 16> out{};
   const char* memory = static_cast<const char*>(weight.const_data_ptr());
   size_t bytes = weight.nbytes();
   for (size_t i = 0; i < out.size() && bytes >= sizeof(uint64_t); ++i)
@@ -83,33 +78,73 @@ Pack::Samples Pack::samples_of(const at::Tensor& weight) {
   return out;
 }
 
-bool Pack::fits(const at::Tensor& weight) const {
-  return bridge::owner_of(weight) == storage_ && weight.const_data_ptr() == memory_ && mark_->is_current() &&
-         samples_ == samples_of(weight);
+}  // namespace
+
+std::shared_ptr<Pack> Pack::of(Weights weights) {
+  auto pack = std::make_shared<Pack>();
+  for (const at::Tensor& weight : weights) {
+    c10::StorageImpl* owner = bridge::owner_of(weight);
+    std::shared_ptr<const bridge::Mark> mark = owner ? bridge::mark(owner) : nullptr;
+    if (!mark) return nullptr;
+    auto held = c10::intrusive_ptr<c10::StorageImpl>::unsafe_reclaim_from_nonowning(owner);
+    pack->sources_.push_back(
+        {c10::weak_intrusive_ptr<c10::StorageImpl>(held), owner, std::move(mark), weight.const_data_ptr(), samples_of(weight)});
+  }
+  return pack;
 }
 
-std::shared_ptr<const Pack> find_pack(const at::Tensor& weight, Form form, const std::function<Packed(const at::Tensor&)>& make) {
-  c10::StorageImpl* owner = bridge::owner_of(weight);
-  if (!owner) return nullptr;
+bool Pack::fits(Weights weights) const {
+  bool ok = weights.size() == sources_.size();
+  for (size_t i = 0; i < sources_.size() && ok; ++i) {
+    const Source& source = sources_[i];
+    ok = bridge::owner_of(weights[i]) == source.storage && weights[i].const_data_ptr() == source.memory && source.mark->is_current() &&
+         samples_of(weights[i]) == source.samples;
+  }
+  return ok;
+}
+
+bool Pack::is_dead() const {
+  return std::any_of(sources_.begin(), sources_.end(), [](const Source& s) { return s.owner.expired() || !s.mark->is_current(); });
+}
+
+std::shared_ptr<const Pack> find_pack(Weights weights, Form form, std::vector<int64_t> detail, const std::function<Packed(Weights)>& make) {
   Packs& all = packs();
   std::lock_guard lock(all.mutex);
-  Key key{owner, weight.const_data_ptr(), weight.sizes().vec(), weight.strides().vec(), form};
+  Key key{form, std::move(detail), {}};
+  for (const at::Tensor& weight : weights)
+    std::get<2>(key).emplace_back(bridge::owner_of(weight), weight.const_data_ptr(), weight.sizes().vec(), weight.strides().vec());
   auto known = all.all.find(key);
-  if (known != all.all.end() && known->second->fits(weight)) return known->second;
+  if (known != all.all.end() && known->second->fits(weights)) return known->second;
   if (known != all.all.end()) {
     all.bytes -= known->second->packed.bytes;
     all.all.erase(known);
   }
   all.drop_dead();
-  if (all.bytes + weight.nbytes() > all.limit) return nullptr;
-  std::shared_ptr<const bridge::Mark> mark = bridge::mark(owner);
-  if (!mark) return nullptr;
-  auto pack = std::make_shared<Pack>(weight, mark);
-  pack->packed = make(weight);
-  if (pack->packed.bytes == 0) return nullptr;
+  if (all.bytes + weights[0].nbytes() > all.limit) return nullptr;
+  std::shared_ptr<Pack> pack = Pack::of(weights);
+  if (!pack) return nullptr;
+  pack->packed = make(weights);
   all.bytes += pack->packed.bytes;
   all.all.emplace(std::move(key), pack);
   return pack;
+}
+
+std::shared_ptr<const Pack> PackUse::get(Weights weights, Form form, const std::vector<int64_t>& detail,
+                                         const std::function<Packed(Weights)>& make) {
+  std::lock_guard lock(mutex_);
+  std::shared_ptr<const Pack> known = last_.lock();
+  if (known && detail_ == detail && known->fits(weights)) {
+    ++hits_;
+    return known;
+  }
+  if (until_next_-- > 0) return nullptr;
+  constexpr int64_t kMany = 64, kMostDoublings = 10;
+  if (std::exchange(hits_, 0) > kMany) misses_ = 0;
+  known = find_pack(weights, form, detail, make);
+  last_ = known;
+  detail_ = detail;
+  until_next_ = (int64_t{1} << std::min(misses_++, kMostDoublings)) - 1;
+  return known;
 }
 
 void drop_pack(const std::shared_ptr<const Pack>& pack) {

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/ArrayRef.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <vector>
 
 #include "bridge/access.h"
 
@@ -37,37 +40,53 @@ class Pages {
   size_t bytes_;
 };
 
-// What a form is made of: pages, or a tensor of a library's.
+// What a form is made of: pages, or tensors, one of them of a library's own kind.
 struct Packed {
   std::shared_ptr<const Pages> pages;
-  at::Tensor tensor;
+  at::Tensor tensor, row;
   size_t bytes = 0;
 };
 
+using Weights = c10::ArrayRef<at::Tensor>;  // each dense without overlaps
+
 class Pack {
  public:
-  Pack(const at::Tensor& weight, std::shared_ptr<const bridge::Mark> mark);
+  // Null: somebody could change one of them without a word.
+  static std::shared_ptr<Pack> of(Weights weights);
 
-  // Whether it is of this weight, as the weight is now.
-  bool fits(const at::Tensor& weight) const;
-  bool is_dead() const { return owner_.expired() || !mark_->is_current(); }
+  // Whether it is of these weights, as they are now.
+  bool fits(Weights weights) const;
+  bool is_dead() const;
   Packed packed;
 
  private:
-  // A few of its words: a pointer from before the mark could be written through without a word to anyone.
-  using Samples = std::array<uint64_t, 16>;
-  static Samples samples_of(const at::Tensor& weight);
-
-  c10::weak_intrusive_ptr<c10::StorageImpl> owner_;
-  const c10::StorageImpl* storage_;
-  std::shared_ptr<const bridge::Mark> mark_;
-  const void* memory_;
-  Samples samples_;
+  struct Source {
+    c10::weak_intrusive_ptr<c10::StorageImpl> owner;
+    const c10::StorageImpl* storage;
+    std::shared_ptr<const bridge::Mark> mark;
+    const void* memory;
+    // A few of its words: a pointer from before the mark could be written through without a word to anyone.
+    std::array<uint64_t, 16> samples;
+  };
+  std::vector<Source> sources_;
 };
 
-// The pack of a weight, dense without overlaps, that is known or is made now by `make`. Null: it cannot be watched, there is no
-// room for it, or `make` gave nothing.
-std::shared_ptr<const Pack> find_pack(const at::Tensor& weight, Form form, const std::function<Packed(const at::Tensor&)>& make);
+// The pack of some weights that is known or is made now by `make`; `detail` tells packs of one form apart. Null: they cannot be
+// watched, or there is no room.
+std::shared_ptr<const Pack> find_pack(Weights weights, Form form, std::vector<int64_t> detail, const std::function<Packed(Weights)>& make);
+
+// Where a pack is used again and again. Weights that keep changing are packed ever more rarely.
+class PackUse {
+ public:
+  std::shared_ptr<const Pack> get(Weights weights, Form form, const std::vector<int64_t>& detail,
+                                  const std::function<Packed(Weights)>& make);
+
+ private:
+  std::mutex mutex_;
+  std::weak_ptr<const Pack> last_;
+  std::vector<int64_t> detail_;
+  int64_t misses_ = 0, hits_ = 0, until_next_ = 0;
+};
 
 // Forgets a pack; who uses it keeps it so long.
 void drop_pack(const std::shared_ptr<const Pack>& pack);

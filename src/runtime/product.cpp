@@ -60,20 +60,24 @@ bool is_turned(const at::Tensor& right) { return right.stride(0) == 1 && right.s
 // A pack made for these rows serves any number of them.
 constexpr int kRows = 128;
 
-Packed pack_for_mkl(const at::Tensor& right) {
+Packed pack_for_mkl(Weights weights) {
+  const at::Tensor& right = weights[0];
   const Mkl& mkl = Mkl::get();
   int k = static_cast<int>(right.size(0)), n = static_cast<int>(right.size(1));
   auto pages = std::make_shared<const Pages>(mkl.size(Mkl::right, kRows, n, k));
   bool turned = is_turned(right);
   mkl.pack(Mkl::row_major, Mkl::right, turned ? Mkl::turn : Mkl::no_turn, kRows, n, k, 1.0f, right.const_data_ptr<float>(), turned ? k : n,
            static_cast<float*>(pages->begin()));
-  return {pages, {}, pages->resident()};
+  return {pages, {}, {}, pages->resident()};
 }
 
-Packed pack_for_onednn(const at::Tensor& right) {
+Packed pack_for_onednn(Weights weights) {
+  const at::Tensor& right = weights[0];
   static const c10::OperatorHandle op = bridge::find_op("mkldnn::_reorder_linear_weight");
-  return {nullptr, call(op, {bridge::lent(right).t().contiguous(), int64_t{kRows}}), right.nbytes()};
+  return {nullptr, call(op, {bridge::lent(right).t().contiguous(), int64_t{kRows}}), {}, right.nbytes()};
 }
+
+Packed (*packer(Form form))(Weights) { return form == Form::mkl ? pack_for_mkl : pack_for_onednn; }
 
 // In C order, what `beta` = 1 adds to.
 void fill_rows(const at::Tensor& row, at::Tensor& out) {
@@ -144,22 +148,6 @@ double seconds_of(const std::function<void()>& f) {
 
 }  // namespace
 
-std::shared_ptr<const Pack> Product::pack(const at::Tensor& weight, Form form) const {
-  std::lock_guard lock(mutex_);
-  std::shared_ptr<const Pack> known = last_.lock();
-  if (known && known->fits(weight)) {
-    ++hits_;
-    return known;
-  }
-  if (until_next_-- > 0) return nullptr;
-  constexpr int64_t kMany = 64;
-  if (std::exchange(hits_, 0) > kMany) misses_ = 0;
-  known = find_pack(weight, form, form == Form::mkl ? pack_for_mkl : pack_for_onednn);
-  last_ = known;
-  until_next_ = (int64_t{1} << std::min<int64_t>(misses_++, 10)) - 1;
-  return known;
-}
-
 Form Product::choose(const ProductOperands& p) const {
   auto [m, n, k] = sizes_of(p);
   std::vector<Form> forms = forms_for(p);
@@ -179,7 +167,7 @@ Form Product::choose(const ProductOperands& p) const {
   };
   std::vector<Candidate> candidates = {{Form::plain, nullptr}};
   for (Form form : forms)
-    if (auto pack = find_pack(p.right, form, form == Form::mkl ? pack_for_mkl : pack_for_onednn)) candidates.push_back({form, pack});
+    if (auto pack = find_pack(p.right, form, {}, packer(form))) candidates.push_back({form, pack});
   if (candidates.size() == 1) return Form::plain;  // nothing is known of other weights
   for (int round = 0; round < kRounds; ++round)
     for (Candidate& c : candidates) c.least = std::min(c.least, seconds_of([&] { run_form(p, c.form, c.pack.get(), out); }));
@@ -196,7 +184,7 @@ at::Tensor Product::run(const ProductOperands& p, at::Tensor out) const {
     is_chosen_.store(true, std::memory_order_release);
   }
   Form form = form_.load(std::memory_order_acquire);
-  std::shared_ptr<const Pack> pack = form == Form::plain ? nullptr : this->pack(p.right, form);
+  std::shared_ptr<const Pack> pack = form == Form::plain ? nullptr : packs_.get(p.right, form, {}, packer(form));
   return run_form(p, form, pack.get(), std::move(out));
 }
 

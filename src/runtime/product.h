@@ -30,13 +30,10 @@ class Product {
 
  private:
   Form choose(const ProductOperands& operands) const;
-  std::shared_ptr<const Pack> pack(const at::Tensor& weight, Form form) const;
 
   mutable std::atomic<Form> form_{Form::plain};
   mutable std::atomic<bool> is_chosen_{false};
-  mutable std::mutex mutex_;
-  mutable std::weak_ptr<const Pack> last_;
-  mutable int64_t misses_ = 0, hits_ = 0, until_next_ = 0;  // a weight that keeps changing is packed ever more rarely
+  mutable PackUse packs_;
 };
 
 }  // namespace tenon::runtime

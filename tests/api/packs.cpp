@@ -102,6 +102,46 @@ TEST_P(Packs, C3OtherStorage) {
   expect_fresh_after([&] { layer->weight.set_data(noise()); });
 }
 
+// Convolution, norm, addition and ReLU are one packed call.
+struct ConvolutionsImpl : torch::nn::Module {
+  torch::nn::Conv2d first{nullptr}, second{nullptr};
+  torch::nn::BatchNorm2d norm1{nullptr}, norm2{nullptr};
+  ConvolutionsImpl() {
+    first = register_module("first", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 16, 3).padding(1)));
+    second = register_module("second", torch::nn::Conv2d(torch::nn::Conv2dOptions(16, 16, 3).padding(1).bias(false)));
+    norm1 = register_module("norm1", torch::nn::BatchNorm2d(16));
+    norm2 = register_module("norm2", torch::nn::BatchNorm2d(16));
+  }
+  Tensor forward(const Tensor& x) {
+    Tensor y = torch::relu(norm1(first(x)));
+    return torch::relu(norm2(second(y)) + y).mean({2, 3});
+  }
+};
+TORCH_MODULE(Convolutions);
+
+TEST_P(Packs, C3ConvolutionWithNorm) {
+  torch::NoGradGuard no_grad;
+  Convolutions net;
+  net->eval();
+  net->to(x.scalar_type());
+  Tensor image = torch::randn({2, 3, 12, 10}).to(x.scalar_type());
+  Options options;
+  options.trust = std::get<0>(GetParam());
+  auto fast = compile(net, options);
+  size_t before = stats().pack_bytes;
+  for (int i = 0; i < 4; ++i) fast(image);
+  ASSERT_GT(stats().pack_bytes, before);
+  EXPECT_TRUE(torch::allclose(fast(image), net->forward(image), 3e-2, 3e-2));
+  for (Tensor changed : {net->first->weight, net->first->bias, net->norm1->weight, net->norm1->bias, net->norm1->running_mean,
+                         net->norm1->running_var, net->second->weight, net->norm2->running_var}) {
+    Tensor old = net->forward(image);
+    changed.copy_(torch::rand_like(changed) + 0.5);
+    Tensor expected = net->forward(image);
+    ASSERT_FALSE(torch::allclose(old, expected, 5e-2, 5e-2));
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(torch::allclose(fast(image), expected, 3e-2, 3e-2)) << changed.sizes() << ", call " << i;
+  }
+}
+
 // Freed with the weight; none where there is no room.
 TEST_P(Packs, C3MemoryIsCountedAndLimited) {
   torch::NoGradGuard no_grad;

@@ -29,6 +29,16 @@ struct Product {
   ValueId left = kNoValue, right = kNoValue, row = kNoValue;
 };
 
+// A convolution of images. Inputs, in this order: image, weight, bias if any, a norm's scale, shift, mean and variance if any, what is
+// added if anything.
+struct Convolution {
+  std::vector<int64_t> stride, padding, dilation;
+  int64_t groups = 1;
+  bool has_bias = false, has_norm = false, has_other = false, has_relu = false;
+  double epsilon = 0;                  // of the norm,
+  int32_t epsilon_scalar = kNoScalar;  // or which scalar it is
+};
+
 struct Group {
   std::vector<size_t> nodes;  // in the graph's order
   std::vector<ValueId> inputs, outputs;
@@ -43,6 +53,7 @@ struct Group {
   std::shared_ptr<const Graph> call;
   // Nor this: left to a library. The inputs are its operands in their order.
   std::optional<Product> product;
+  std::optional<Convolution> convolution;
 };
 
 // A node that stands for a group: its first argument is the group's number.

@@ -9,6 +9,7 @@
 #include "ops/pieces.h"
 #include "ops/placement.h"
 #include "passes/fusion/attention.h"
+#include "passes/fusion/convolutions.h"
 #include "passes/fusion/group_norm.h"
 #include "passes/fusion/loss.h"
 #include "passes/fusion/products.h"
@@ -289,7 +290,10 @@ class Finder {
 
 std::vector<ir::Group> find_groups(const ir::Graph& graph, bool apart, bool keeps_weights) {
   std::vector<ir::Group> calls;
-  if (keeps_weights) calls = find_products(graph);
+  if (keeps_weights) {
+    calls = find_products(graph);
+    for (ir::Group& group : find_convolutions(graph)) calls.push_back(std::move(group));
+  }
   if (!apart)
     for (auto find : {find_attention, find_losses, find_group_norms})
       for (ir::Group& call : find(graph)) calls.push_back(std::move(call));

@@ -1,18 +1,13 @@
 #include "passes/fusion/products.h"
 
 #include "ir/graph/node.h"
+#include "passes/fusion/kept.h"
 
 namespace tenon::passes {
 namespace {
 
 using ir::kNoValue;
 using ir::ValueId;
-
-// Views end at what they look at.
-ValueId root_of(const ir::Graph& graph, ValueId id) {
-  while (graph.values[id].alias_of != kNoValue) id = graph.values[id].alias_of;
-  return id;
-}
 
 bool is_in_order(const ir::TensorType& type) { return type.strides == ir::contiguous_strides(type.sizes); }
 
@@ -23,8 +18,7 @@ bool is_one(const ir::Node& node, size_t index) { return ir::plain_text(node.arg
 }  // namespace
 
 std::vector<ir::Group> find_products(const ir::Graph& graph) {
-  std::vector<bool> is_kept(graph.values.size(), false);
-  for (const ir::Input& input : graph.inputs) is_kept[input.value] = input.role == ir::InputRole::state;
+  Kept is_kept(graph);
   std::vector<ir::Group> out;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const ir::Node& node = graph.nodes[i];
@@ -34,9 +28,9 @@ std::vector<ir::Group> find_products(const ir::Graph& graph) {
     if (has_row) product.row = ir::operand(node, 0);
     const ir::TensorType &left = graph.values[product.left].type, &right = graph.values[product.right].type,
                          &result = graph.values[ir::only_result(node)].type;
-    bool fits = (left.dtype == ir::DType::f32 || left.dtype == ir::DType::bf16) && right.dtype == left.dtype &&
-                is_kept[root_of(graph, product.right)] && is_dense(right) && left.sizes[0] > 0 && right.sizes[0] > 0 &&
-                right.sizes[1] > 0 && left.strides[1] == 1 && left.strides[0] >= left.sizes[1] && is_in_order(result);
+    bool fits = (left.dtype == ir::DType::f32 || left.dtype == ir::DType::bf16) && right.dtype == left.dtype && is_kept(product.right) &&
+                is_dense(right) && left.sizes[0] > 0 && right.sizes[0] > 0 && right.sizes[1] > 0 && left.strides[1] == 1 &&
+                left.strides[0] >= left.sizes[1] && is_in_order(result);
     if (has_row) {
       const ir::TensorType& row = graph.values[product.row].type;
       fits &= is_one(node, 3) && is_one(node, 4) && row.sizes == std::vector<int64_t>{right.sizes[1]} && is_in_order(row) &&

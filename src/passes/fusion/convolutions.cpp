@@ -1,0 +1,167 @@
+#include "passes/fusion/convolutions.h"
+
+#include <algorithm>
+
+#include "ir/graph/node.h"
+#include "ops/lowerable.h"
+#include "ops/pieces.h"
+#include "passes/fusion/kept.h"
+
+namespace tenon::passes {
+namespace {
+
+using ir::kNoValue;
+using ir::ValueId;
+
+class Finder {
+ public:
+  explicit Finder(const ir::Graph& graph) : graph_(graph), kept_(graph), user_(graph.values.size(), kNobody) {
+    auto use = [&](ValueId id, size_t by) { user_[id] = user_[id] == kNobody || user_[id] == by ? by : kMany; };
+    for (size_t i = 0; i < graph.nodes.size(); ++i) ir::for_each_operand(graph.nodes[i], [&](ValueId id) { use(id, i); });
+    for (ValueId id : graph.outputs)
+      if (id != kNoValue) user_[id] = kMany;
+    for (const auto* writes : {&graph.write_backs, &graph.forward_write_backs})
+      for (const ir::WriteBack& write : *writes) user_[write.value] = kMany;
+  }
+
+  std::vector<ir::Group> run() {
+    std::vector<ir::Group> out;
+    for (size_t i = 0; i < graph_.nodes.size(); ++i)
+      if (begins(graph_.nodes[i])) out.push_back(follow(i));
+    return out;
+  }
+
+ private:
+  static constexpr size_t kNobody = SIZE_MAX, kMany = SIZE_MAX - 1;
+
+  const ir::TensorType& type(ValueId id) const { return graph_.values[id].type; }
+
+  bool is_row(ValueId id, int64_t size) const {
+    return id != kNoValue && kept_(id) && type(id).sizes == std::vector<int64_t>{size} && type(id).strides == std::vector<int64_t>{1};
+  }
+
+  // Two dimensions, forward.
+  bool begins(const ir::Node& node) const {
+    if (node.op != "aten::convolution" || !ir::makes_one(graph_, node)) return false;
+    ValueId x = ir::operand(node, 0), w = ir::operand(node, 1), b = ir::operand(node, 2);
+    const ir::TensorType &in = type(x), &weight = type(w);
+    bool fits = in.sizes.size() == 4 && weight.sizes.size() == 4 && kept_(w) && weight.strides == ir::contiguous_strides(weight.sizes) &&
+                (in.dtype == ir::DType::f32 || in.dtype == ir::DType::bf16) && weight.dtype == in.dtype && ops::has_elements(in) &&
+                ops::has_elements(weight) && ops::has_elements(type(ir::only_result(node))) && x != w &&
+                ir::plain_text(node.args[6]) == "false";
+    for (size_t k : {3, 4, 5})
+      fits &= ir::constant<std::vector<int64_t>>(node, k) && ir::constant<std::vector<int64_t>>(node, k)->size() == 2;
+    return fits && (b == kNoValue || (is_row(b, weight.sizes[0]) && type(b).dtype == in.dtype));
+  }
+
+  // The only node that reads this value, if it is not part of another group.
+  const ir::Node* next(ValueId id, const char* op) const {
+    size_t user = user_[id];
+    if (user >= kMany || graph_.nodes[user].op != op || std::count(taken_.begin(), taken_.end(), user)) return nullptr;
+    return &graph_.nodes[user];
+  }
+
+  ir::Group follow(size_t first) {
+    const ir::Node& node = graph_.nodes[first];
+    auto ints = [&](size_t k) { return *ir::constant<std::vector<int64_t>>(node, k); };
+    ir::Convolution what{.stride = ints(3), .padding = ints(4), .dilation = ints(5), .groups = *ir::constant<int64_t>(node, 8)};
+    ir::Group group{.nodes = {first}, .inputs = {ir::operand(node, 0), ir::operand(node, 1)}};
+    if (ir::operand(node, 2) != kNoValue) {
+      what.has_bias = true;
+      group.inputs.push_back(ir::operand(node, 2));
+    }
+    ValueId result = ir::only_result(node);
+    auto take = [&](const ir::Node& taken, ValueId then) {
+      group.nodes.push_back(static_cast<size_t>(&taken - graph_.nodes.data()));
+      taken_.push_back(group.nodes.back());
+      result = then;
+    };
+    if (const ir::Node* norm = next(result, "aten::native_batch_norm"); norm && is_known(*norm, result)) {
+      what.has_norm = true;
+      for (size_t k : {1, 2, 3, 4}) group.inputs.push_back(ir::operand(*norm, k));
+      what.epsilon_scalar = ir::scalar_in(norm->args[7]);
+      if (const double* constant = ir::constant<double>(*norm, 7)) what.epsilon = *constant;
+      take(*norm, norm->results[0].ids[0]);
+    }
+    if (const ir::Node* add = next(result, "aten::add.Tensor"); add && is_sum(*add, result, group)) {
+      what.has_other = true;
+      group.inputs.push_back(ir::operand(*add, 0) == result ? ir::operand(*add, 1) : ir::operand(*add, 0));
+      take(*add, ir::only_result(*add));
+    }
+    if (const ir::Node* relu = next(result, "aten::relu"); relu && ir::makes_one(graph_, *relu)) {
+      what.has_relu = true;
+      take(*relu, ir::only_result(*relu));
+    }
+    group.outputs = {result};
+    group.sizes = type(result).sizes;
+    group.convolution = std::move(what);
+    return group;
+  }
+
+  bool is_known(const ir::Node& norm, ValueId of) const {
+    int64_t channels = type(of).sizes[1];
+    bool fits = ir::operand(norm, 0) == of && ir::plain_text(norm.args[5]) == "false" && norm.writes.empty() && !norm.ordered;
+    for (size_t k : {1, 2, 3, 4}) {
+      ValueId row = ir::operand(norm, k);
+      fits &= is_row(row, channels);
+      for (size_t other : {1, 2, 3, 4}) fits &= k == other || row != ir::operand(norm, other);
+    }
+    ValueId result = norm.results[0].ids[0];
+    return fits && result != kNoValue && norm.results[1].ids[0] == kNoValue && norm.results[2].ids[0] == kNoValue &&
+           type(result).dtype == type(of).dtype && (ir::scalar_in(norm.args[7]) != ir::kNoScalar || ir::constant<double>(norm, 7));
+  }
+
+  bool is_sum(const ir::Node& add, ValueId of, const ir::Group& group) const {
+    ValueId a = ir::operand(add, 0), b = ir::operand(add, 1), other = a == of ? b : a;
+    return ir::makes_one(graph_, add) && a != kNoValue && b != kNoValue && a != b && ir::plain_text(add.args[2]) == "1" &&
+           type(other).sizes == type(of).sizes && type(other).dtype == type(of).dtype &&
+           !std::count(group.inputs.begin(), group.inputs.end(), other);
+  }
+
+  const ir::Graph& graph_;
+  Kept kept_;
+  std::vector<size_t> user_;  // per value: the node that reads it, kNobody, or kMany
+  std::vector<size_t> taken_;
+};
+
+std::vector<int64_t> channels_last(const std::vector<int64_t>& sizes) {
+  return {sizes[1] * sizes[2] * sizes[3], 1, sizes[3] * sizes[1], sizes[1]};
+}
+
+}  // namespace
+
+std::vector<ir::Group> find_convolutions(const ir::Graph& graph) { return Finder(graph).run(); }
+
+ir::Graph prefer_channels_last(const ir::Graph& graph) {
+  std::vector<ir::Group> groups = find_convolutions(graph);
+  if (groups.empty()) return graph;
+  std::vector<bool> is_ours(graph.nodes.size(), false);
+  for (const ir::Group& group : groups)
+    for (size_t i : group.nodes) is_ours[i] = true;
+  auto computes = [&](const ir::Graph& in, size_t i) {
+    return is_ours[i] || ops::lowerable(in, in.nodes[i]) != nullptr || ops::pool_of(in, in.nodes[i]).has_value();
+  };
+  // Images that nodes of ours make, and that nobody else looks at.
+  std::vector<bool> moves(graph.values.size(), false);
+  for (size_t i = 0; i < graph.nodes.size(); ++i)
+    if (computes(graph, i))
+      ir::for_each_definition(graph.nodes[i], [&](ValueId id) {
+        const ir::Value& value = graph.values[id];
+        moves[id] = value.type.sizes.size() == 4 && value.alias_of == kNoValue && graph.nodes[i].writes.empty() &&
+                    value.type.strides == ir::contiguous_strides(value.type.sizes);
+      });
+  for (size_t i = 0; i < graph.nodes.size(); ++i)
+    if (!computes(graph, i)) ir::for_each_operand(graph.nodes[i], [&](ValueId id) { moves[id] = false; });
+  for (ValueId id : graph.outputs)
+    if (id != kNoValue) moves[id] = false;
+  for (const auto* writes : {&graph.write_backs, &graph.forward_write_backs})
+    for (const ir::WriteBack& write : *writes) moves[write.value] = false;
+  ir::Graph out = graph;
+  for (size_t id = 0; id < moves.size(); ++id)
+    if (moves[id]) out.values[id].type.strides = channels_last(out.values[id].type.sizes);
+  for (size_t i = 0; i < graph.nodes.size(); ++i)
+    if (computes(graph, i) != computes(out, i)) return graph;
+  return out;
+}
+
+}  // namespace tenon::passes

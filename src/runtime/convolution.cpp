@@ -1,0 +1,70 @@
+#include "runtime/convolution.h"
+
+#include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <bit>
+
+#include "bridge/convert.h"
+
+namespace tenon::runtime {
+namespace {
+
+at::Tensor call(const c10::OperatorHandle& op, torch::jit::Stack stack) {
+  op.callBoxed(&stack);
+  return stack[0].toTensor();
+}
+
+// The weight, the bias or none, and the norm's scale, shift, mean and variance or none: the weight and the bias that do it all.
+Packed pack(Weights weights, const ir::Convolution& what, double epsilon, at::IntArrayRef input) {
+  std::vector<at::Tensor> all;
+  for (const at::Tensor& weight : weights) all.push_back(bridge::lent(weight));
+  at::Tensor weight = all[0], bias = what.has_bias ? all[1] : at::Tensor();
+  if (what.has_norm) {
+    size_t first = what.has_bias ? 2 : 1;
+    auto wide = [&](size_t i) { return all[first + i].to(at::kDouble); };
+    at::Tensor factor = wide(0) * (wide(3) + epsilon).rsqrt();
+    at::Tensor shift = wide(1) - wide(2) * factor;
+    if (bias.defined()) shift = shift + bias.to(at::kDouble) * factor;
+    weight = (weight.to(at::kDouble) * factor.view({-1, 1, 1, 1})).to(weight.scalar_type());
+    bias = shift.to(weight.scalar_type());
+  }
+  static const c10::OperatorHandle op = bridge::find_op("mkldnn::_reorder_convolution_weight");
+  Packed out;
+  out.bytes = weight.nbytes() + (bias.defined() ? bias.nbytes() : 0);
+  out.tensor = call(op, {weight.contiguous(), what.padding, what.stride, what.dilation, what.groups, input});
+  if (bias.defined()) out.row = bias.clone();
+  return out;
+}
+
+}  // namespace
+
+double Convolution::epsilon(c10::ArrayRef<double> scalars) const {
+  return what_.epsilon_scalar == ir::kNoScalar ? what_.epsilon : scalars[static_cast<size_t>(what_.epsilon_scalar)];
+}
+
+std::optional<at::Tensor> Convolution::run(c10::ArrayRef<at::Tensor> inputs, c10::ArrayRef<double> scalars) const {
+  bool is_narrow = inputs[0].scalar_type() == at::kBFloat16;
+  if (!at::globalContext().userEnabledMkldnn() || (is_narrow && !__builtin_cpu_supports("avx512bf16"))) return std::nullopt;
+  double eps = what_.has_norm ? epsilon(scalars) : 0;
+  Weights weights = inputs.slice(1, 1 + (what_.has_bias ? 1 : 0) + (what_.has_norm ? 4 : 0));
+  auto pack = packs_.get(weights, Form::onednn, {std::bit_cast<int64_t>(eps), what_.has_norm},
+                         [&](Weights now) { return runtime::pack(now, what_, eps, inputs[0].sizes()); });
+  if (!pack) return std::nullopt;
+  at::Tensor image = inputs[0].contiguous(at::MemoryFormat::ChannelsLast);
+  c10::IValue row = pack->packed.row.defined() ? c10::IValue(pack->packed.row) : c10::IValue();
+  c10::List<std::optional<at::Scalar>> none;
+  if (!what_.has_other) {
+    static const c10::OperatorHandle op = bridge::find_op("mkldnn::_convolution_pointwise");
+    return call(op, {image, pack->packed.tensor, row, what_.padding, what_.stride, what_.dilation, what_.groups,
+                     what_.has_relu ? "relu" : "none", none, ""});
+  }
+  static const c10::OperatorHandle op = bridge::find_op("mkldnn::_convolution_pointwise.binary");
+  at::Tensor other = inputs.back().contiguous(at::MemoryFormat::ChannelsLast);
+  c10::IValue after = what_.has_relu ? c10::IValue("relu") : c10::IValue();
+  return call(op, {image, other, pack->packed.tensor, row, what_.padding, what_.stride, what_.dilation, what_.groups, "add",
+                   c10::IValue(at::Scalar(1.0)), after, none, ""});
+}
+
+}  // namespace tenon::runtime

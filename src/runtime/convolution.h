@@ -1,0 +1,28 @@
+// A convolution at its place in a graph, with what follows it: weights are packed once for oneDNN, batch
+// norm is part of them, and an addition and ReLU are computed with the result.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+#include "ir/graph/group.h"
+#include "runtime/packs.h"
+
+namespace tenon::runtime {
+
+class Convolution {
+ public:
+  explicit Convolution(ir::Convolution what) : what_(std::move(what)) {}
+
+  // Inputs as those of the group. Nothing if there is no pack.
+  std::optional<at::Tensor> run(c10::ArrayRef<at::Tensor> inputs, c10::ArrayRef<double> scalars) const;
+
+ private:
+  double epsilon(c10::ArrayRef<double> scalars) const;
+
+  ir::Convolution what_;
+  mutable PackUse packs_;
+};
+
+}  // namespace tenon::runtime
