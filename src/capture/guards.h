@@ -52,6 +52,11 @@ class Guards {
   // True if the graph may answer; else says in `failure` which guard said no.
   bool check(const detail::Leaves& in, GuardFailure* failure) const;
 
+  // The tensor of an external that is an argument or is held, for a call that passed.
+  const at::Tensor& tensor(const detail::Leaves& in, size_t external) const {
+    const ExternalGuard& e = externals_[external];
+    return e.kind == External::Kind::argument ? *in.tensors[e.index] : e.held;
+  }
   // One tensor per external for a call that passed.
   std::vector<at::Tensor> bind(const detail::Leaves& in) const;
 

@@ -38,6 +38,8 @@ class Executable {
   const std::vector<Explanation::Kernel>& kernels() const { return notes_; }
   const std::vector<Explanation::Call>& left() const { return left_; }
   size_t arena_bytes() const { return kernels_ ? static_cast<size_t>(kernels_->arena_bytes()) : 0; }
+  // All that a run is, or null if it is more.
+  const runtime::FlatPlan* flat() const { return kernels_ && !verifier_ && !quarantine_->is_on() ? kernels_->flat() : nullptr; }
   // Why it does not serve any more, or nothing.
   std::string quarantine() const { return quarantine_->report(); }
 

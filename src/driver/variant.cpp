@@ -214,6 +214,25 @@ bool Variant::ready() const {
   return joint || can_rerun;
 }
 
+namespace {
+
+bool is_direct(const Recording& recording, const Variant& variant) {
+  const capture::Functional& f = variant.functional;
+  bool out = !recording.needs_grad() && recording.gradient_effects.empty() && f.graph.write_backs.empty() &&
+             f.results.size() == recording.results.size();
+  for (int64_t bumps : recording.version_bumps) out &= bumps == 0;
+  for (const capture::InputBinding& input : f.inputs) {
+    auto kind = variant.externals[static_cast<size_t>(input.external)].kind;
+    out &= !input.whole_storage && kind != External::Kind::gradient && kind != External::Kind::tangent;
+  }
+  for (size_t i = 0; i < f.results.size() && out; ++i)
+    out &= f.results[i].kind == ResultBinding::Kind::output && f.results[i].index == static_cast<int32_t>(i) && !variant.views[i] &&
+           recording.results[i].same_as_external < 0 && recording.results[i].same_as_result < 0;
+  return out;
+}
+
+}  // namespace
+
 std::shared_ptr<Variant> make_variant(const std::shared_ptr<Recording>& recording, const Options& options, Phases& phases,
                                       std::vector<std::string>& obstacles) {
   Recording& r = *recording;
@@ -236,6 +255,7 @@ std::shared_ptr<Variant> make_variant(const std::shared_ptr<Recording>& recordin
   if (variant->can_rerun) variant->rerun = build_under_autograd(graph);
   for (const ResultBinding& result : variant->functional.results)
     variant->views.push_back(result.view ? build_under_autograd(*result.view) : nullptr);
+  variant->is_direct = is_direct(r, *variant);
   if (r.needs_grad() && !r.spent && r.backward) {
     variant->joint = make_joint(r, options, phases);
     if (variant->joint) variant->guards.set_offsets(variant->joint->functional.offset_matters);
@@ -281,7 +301,21 @@ at::Tensor bind_result(const ResultBinding& binding, const Tensors& outputs, con
   return {};
 }
 
+namespace {
+
+detail::Answer run_flat(const Variant& variant, const runtime::FlatPlan& flat, const detail::Leaves& in) {
+  c10::SmallVector<const at::Tensor*, 16> inputs;
+  for (const capture::InputBinding& input : variant.functional.inputs)
+    inputs.push_back(&variant.guards.tensor(in, static_cast<size_t>(input.external)));
+  auto results = flat.run(inputs, variant.forward->graph().scalars, /*keeps_results=*/true);
+  variant.answered.fetch_add(1, std::memory_order_relaxed);
+  return {variant.recording->prototype, {std::make_move_iterator(results.begin()), std::make_move_iterator(results.end())}};
+}
+
+}  // namespace
+
 detail::Answer run_variant(const std::shared_ptr<const Variant>& variant, const detail::Leaves& in) {
+  if (const runtime::FlatPlan* flat = variant->is_direct ? variant->forward->flat() : nullptr) return run_flat(*variant, *flat, in);
   const Recording& recording = *variant->recording;
   Tensors externals = variant->guards.bind(in);
   bool grad = recording.needs_grad();

@@ -41,6 +41,7 @@ struct Variant {
   std::shared_ptr<const runtime::Interpreter> rerun;
   std::vector<std::shared_ptr<const runtime::Interpreter>> views;  // per result: takes it from its external
   std::vector<bool> backward_reads;                                // per external: what a node must hold; empty: all
+  bool is_direct = false;  // its inputs are externals as they are, its results the graph's outputs, and it does nothing else
   mutable std::atomic<size_t> answered{0};
   mutable std::atomic<bool> wants_backward{false};  // a backward came that is not recorded
 

@@ -1,8 +1,8 @@
 #include "runtime/convolution.h"
 
 #include <ATen/Context.h>
-#include <ATen/TensorOperators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/TensorOperators.h>
 
 #include <bit>
 
@@ -16,41 +16,41 @@ at::Tensor call(const c10::OperatorHandle& op, torch::jit::Stack stack) {
   return stack[0].toTensor();
 }
 
-// The weight, the bias or none, and the norm's scale, shift, mean and variance or none: the weight and the bias that do it all.
-Packed pack(Weights weights, const ir::Convolution& what, double epsilon, at::IntArrayRef input) {
+}  // namespace
+
+Convolution::Folded Convolution::fold(Weights weights, double epsilon) const {
   std::vector<at::Tensor> all;
   for (const at::Tensor& weight : weights) all.push_back(bridge::lent(weight));
-  at::Tensor weight = all[0], bias = what.has_bias ? all[1] : at::Tensor();
-  if (what.has_norm) {
-    size_t first = what.has_bias ? 2 : 1;
-    auto wide = [&](size_t i) { return all[first + i].to(at::kDouble); };
-    at::Tensor factor = wide(0) * (wide(3) + epsilon).rsqrt();
-    at::Tensor shift = wide(1) - wide(2) * factor;
-    if (bias.defined()) shift = shift + bias.to(at::kDouble) * factor;
-    weight = (weight.to(at::kDouble) * factor.view({-1, 1, 1, 1})).to(weight.scalar_type());
-    bias = shift.to(weight.scalar_type());
-  }
-  static const c10::OperatorHandle op = bridge::find_op("mkldnn::_reorder_convolution_weight");
-  Packed out;
-  out.bytes = weight.nbytes() + (bias.defined() ? bias.nbytes() : 0);
-  out.tensor = call(op, {weight.contiguous(), what.padding, what.stride, what.dilation, what.groups, input});
-  if (bias.defined()) out.row = bias.clone();
+  Folded out{all[0], what_.has_bias ? all[1] : at::Tensor()};
+  if (!what_.has_norm) return out;
+  size_t first = what_.has_bias ? 2 : 1;
+  auto wide = [&](size_t i) { return all[first + i].to(at::kDouble); };
+  at::Tensor factor = wide(0) * (wide(3) + epsilon).rsqrt();
+  at::Tensor shift = wide(1) - wide(2) * factor;
+  if (out.bias.defined()) shift = shift + out.bias.to(at::kDouble) * factor;
+  out.weight = (out.weight.to(at::kDouble) * factor.view({-1, 1, 1, 1})).to(out.weight.scalar_type());
+  out.bias = shift.to(out.weight.scalar_type());
   return out;
 }
 
-}  // namespace
-
 double Convolution::epsilon(c10::ArrayRef<double> scalars) const {
+  if (!what_.has_norm) return 0;
   return what_.epsilon_scalar == ir::kNoScalar ? what_.epsilon : scalars[static_cast<size_t>(what_.epsilon_scalar)];
 }
 
 std::optional<at::Tensor> Convolution::run(c10::ArrayRef<at::Tensor> inputs, c10::ArrayRef<double> scalars) const {
   bool is_narrow = inputs[0].scalar_type() == at::kBFloat16;
   if (!at::globalContext().userEnabledMkldnn() || (is_narrow && !__builtin_cpu_supports("avx512bf16"))) return std::nullopt;
-  double eps = what_.has_norm ? epsilon(scalars) : 0;
-  Weights weights = inputs.slice(1, 1 + (what_.has_bias ? 1 : 0) + (what_.has_norm ? 4 : 0));
-  auto pack = packs_.get(weights, Form::onednn, {std::bit_cast<int64_t>(eps), what_.has_norm},
-                         [&](Weights now) { return runtime::pack(now, what_, eps, inputs[0].sizes()); });
+  double eps = epsilon(scalars);
+  auto pack = packs_.get(inputs.slice(1, weights()), Form::onednn, std::bit_cast<int64_t>(eps), [&](Weights now) {
+    static const c10::OperatorHandle op = bridge::find_op("mkldnn::_reorder_convolution_weight");
+    auto [weight, bias] = fold(now, eps);
+    Packed out;
+    out.bytes = weight.nbytes() + (bias.defined() ? bias.nbytes() : 0);
+    out.tensor = call(op, {weight.contiguous(), what_.padding, what_.stride, what_.dilation, what_.groups, inputs[0].sizes()});
+    if (bias.defined()) out.row = bias.clone();
+    return out;
+  });
   if (!pack) return std::nullopt;
   at::Tensor image = inputs[0].contiguous(at::MemoryFormat::ChannelsLast);
   c10::IValue row = pack->packed.row.defined() ? c10::IValue(pack->packed.row) : c10::IValue();

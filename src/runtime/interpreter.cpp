@@ -25,6 +25,7 @@ Interpreter::Interpreter(ir::Graph graph, ir::Reuse reuse, std::vector<c10::IVal
       arena_(std::move(arena)) {
   if (arena_.places.empty()) arena_.places.assign(graph_.values.size(), {ir::Arena::kOwn, 0});
   build(std::move(reuse));
+  flat_ = FlatPlan::make(graph_, kernels_, keys_off_);
 }
 
 Interpreter::Step Interpreter::call_step(const ir::Node& node) const {
@@ -309,6 +310,12 @@ std::vector<at::Tensor> Interpreter::run(std::vector<at::Tensor> inputs, RunMode
   if (inputs.size() != graph_.inputs.size())
     throw InternalError("graph @" + graph_.name + " takes " + std::to_string(graph_.inputs.size()) + " inputs, got " +
                         std::to_string(inputs.size()));
+  if (flat_ && mode == RunMode::kernels) {
+    c10::SmallVector<const at::Tensor*, 16> all;
+    for (const at::Tensor& input : inputs) all.push_back(&input);
+    auto results = flat_->run(all, scalars.empty() ? c10::ArrayRef<double>(graph_.scalars) : scalars, /*keeps_results=*/false);
+    return {results.begin(), results.end()};
+  }
   Environment env{std::vector<at::Tensor>(graph_.values.size()), scalars.empty() ? c10::ArrayRef<double>(graph_.scalars) : scalars};
   Lease lease(static_cast<size_t>(arena_.bytes));
   env.block = lease.begin();

@@ -5,11 +5,13 @@
 #include <ATen/core/stack.h>
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "ir/graph/graph.h"
 #include "ir/graph/reuse.h"
+#include "runtime/flat.h"
 #include "runtime/kernel_step.h"
 
 namespace tenon::runtime {
@@ -34,6 +36,7 @@ class Interpreter {
 
   const ir::Graph& graph() const { return graph_; }
   int64_t arena_bytes() const { return arena_.bytes; }
+  const FlatPlan* flat() const { return flat_.get(); }  // null if it has none
 
  private:
   struct Operand {
@@ -93,6 +96,7 @@ class Interpreter {
   std::vector<Step> steps_;
   std::vector<bool> written_already_;
   std::vector<bool> is_input_;
+  std::unique_ptr<const FlatPlan> flat_;  // instead of steps, if it is small enough
 };
 
 }  // namespace tenon::runtime

@@ -129,22 +129,26 @@ std::shared_ptr<const Pack> find_pack(Weights weights, Form form, std::vector<in
   return pack;
 }
 
-std::shared_ptr<const Pack> PackUse::get(Weights weights, Form form, const std::vector<int64_t>& detail,
-                                         const std::function<Packed(Weights)>& make) {
+std::shared_ptr<const Pack> PackUse::known(Weights weights, c10::ArrayRef<int64_t> detail) {
   std::lock_guard lock(mutex_);
   std::shared_ptr<const Pack> known = last_.lock();
-  if (known && detail_ == detail && known->fits(weights)) {
-    ++hits_;
-    return known;
-  }
+  if (!known || detail != c10::ArrayRef<int64_t>(detail_) || !known->fits(weights)) return nullptr;
+  ++hits_;
+  return known;
+}
+
+std::shared_ptr<const Pack> PackUse::get(Weights weights, Form form, c10::ArrayRef<int64_t> detail,
+                                         const std::function<Packed(Weights)>& make) {
+  if (auto pack = known(weights, detail)) return pack;
+  std::lock_guard lock(mutex_);
   if (until_next_-- > 0) return nullptr;
   constexpr int64_t kMany = 64, kMostDoublings = 10;
   if (std::exchange(hits_, 0) > kMany) misses_ = 0;
-  known = find_pack(weights, form, detail, make);
-  last_ = known;
-  detail_ = detail;
+  std::shared_ptr<const Pack> pack = find_pack(weights, form, detail.vec(), make);
+  last_ = pack;
+  detail_ = detail.vec();
   until_next_ = (int64_t{1} << std::min(misses_++, kMostDoublings)) - 1;
-  return known;
+  return pack;
 }
 
 void drop_pack(const std::shared_ptr<const Pack>& pack) {

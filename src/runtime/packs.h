@@ -78,8 +78,9 @@ std::shared_ptr<const Pack> find_pack(Weights weights, Form form, std::vector<in
 // Where a pack is used again and again. Weights that keep changing are packed ever more rarely.
 class PackUse {
  public:
-  std::shared_ptr<const Pack> get(Weights weights, Form form, const std::vector<int64_t>& detail,
-                                  const std::function<Packed(Weights)>& make);
+  std::shared_ptr<const Pack> get(Weights weights, Form form, c10::ArrayRef<int64_t> detail, const std::function<Packed(Weights)>& make);
+  // The pack of the last time, if it still fits.
+  std::shared_ptr<const Pack> known(Weights weights, c10::ArrayRef<int64_t> detail);
 
  private:
   std::mutex mutex_;

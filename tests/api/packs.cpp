@@ -156,7 +156,7 @@ TEST_P(Packs, C3MemoryIsCountedAndLimited) {
   EXPECT_EQ(stats().pack_bytes, 0u);
   set_pack_limit(SIZE_MAX);
   {
-    auto other = compile([w = torch::randn({64, 32}).to(x.scalar_type())](const Tensor& in) { return in.mm(w); });
+    auto other = compile([w = torch::randn({32, 64}).to(x.scalar_type())](const Tensor& in) { return in.mm(w.t()); });
     for (int i = 0; i < 4; ++i) other(x);
     EXPECT_GT(stats().pack_bytes, 0u);
   }

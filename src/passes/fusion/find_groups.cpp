@@ -192,8 +192,12 @@ class Finder {
     bool is_innermost = graph_.values[ops::results_of(node)[0]].type.strides[pieces.dim] == 1;
     return is_innermost && std::all_of(pieces.pieces.begin(), pieces.pieces.end(), is_computed);
   }
+  // Nothing of what ATen's copy wins is left where calling it costs more than copying.
   bool only_copies(const ir::Group& group) const {
-    return group.nodes.size() == 1 && graph_.nodes[group.nodes[0]].op == "aten::cat" && !apart_;
+    constexpr int64_t kFewElements = 4096;
+    int64_t elements = 1;
+    for (int64_t size : group.sizes) elements *= size;
+    return group.nodes.size() == 1 && graph_.nodes[group.nodes[0]].op == "aten::cat" && !apart_ && elements >= kFewElements;
   }
 
   // Groups that compute nothing but a piece become part of it; all else it reads from memory.

@@ -1,0 +1,303 @@
+#include "runtime/flat.h"
+
+#include <ATen/ops/zeros.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+
+#include "bridge/convert.h"
+#include "ir/graph/group.h"
+
+namespace tenon::runtime {
+namespace {
+
+using ir::kNoValue;
+using ir::ValueId;
+
+constexpr int64_t kMostBytes = 1 << 20, kMostRows = 8, kMostProducts = 1 << 20, kMostConvolutionProducts = 1 << 22, kMostChannels = 4096,
+                  kAlignment = 64;
+
+bool has_channels_last(const ir::TensorType& type) {
+  const auto& s = type.sizes;
+  return type.strides == std::vector<int64_t>{s[1] * s[2] * s[3], 1, s[3] * s[1], s[1]};
+}
+
+bool is_view(const ir::Graph& graph, const ir::Node& node) {
+  bool out = node.writes.empty() && !node.ordered && !ir::is_fused(node) && !node.results.empty();
+  ir::for_each_definition(node, [&](ValueId id) { out &= graph.values[id].alias_of != kNoValue; });
+  return out;
+}
+
+// A block that goes back to where it came from.
+class Borrowed {
+ public:
+  Borrowed(std::atomic<char*>& spare, int64_t bytes) : spare_(spare), block_(spare.exchange(nullptr, std::memory_order_acquire)) {
+    if (!block_ && bytes > 0) block_ = static_cast<char*>(std::aligned_alloc(kAlignment, static_cast<size_t>(bytes)));
+  }
+  ~Borrowed() { std::free(spare_.exchange(block_, std::memory_order_release)); }
+  char* begin() const { return block_; }
+
+ private:
+  std::atomic<char*>& spare_;
+  char* block_;
+};
+
+}  // namespace
+
+std::unique_ptr<const FlatPlan> FlatPlan::make(const ir::Graph& graph, const std::vector<KernelStep>& kernels,
+                                               c10::DispatchKeySet keys_off) {
+  if (!graph.write_backs.empty() || kernels.empty()) return nullptr;
+  std::unique_ptr<FlatPlan> plan(new FlatPlan(graph, keys_off));
+  if (!plan->place_all()) return nullptr;
+  for (const ir::Node& node : graph.nodes) {
+    if (is_view(graph, node)) {
+      if (!plan->place_view(node)) return nullptr;
+    } else if (!ir::is_fused(node) || !plan->add(node, kernels[ir::group_of(node)])) {
+      return nullptr;
+    }
+  }
+  return plan;
+}
+
+FlatPlan::~FlatPlan() { std::free(spare_.load()); }
+
+// Inputs, results, and what is computed in between.
+bool FlatPlan::place_all() {
+  int32_t memory = 0;
+  for (const ir::Input& input : graph_.inputs) places_[input.value] = {memory++, 0};
+  std::vector<bool> is_result(graph_.values.size(), false);
+  for (ValueId id : graph_.outputs) {
+    if (id == kNoValue || graph_.values[id].alias_of != kNoValue || places_[id].memory >= 0) return false;
+    places_[id] = {memory++, 0};
+  }
+  for (const ir::Node& node : graph_.nodes) {
+    if (!ir::is_fused(node)) continue;
+    ir::for_each_definition(node, [&](ValueId id) {
+      if (places_[id].memory >= 0) return;
+      const ir::TensorType& type = graph_.values[id].type;
+      places_[id] = {memory, bytes_};
+      bytes_ += (ir::extent_of(type) * ir::dtype_size(type.dtype) + kAlignment - 1) / kAlignment * kAlignment;
+    });
+  }
+  return bytes_ <= kMostBytes;
+}
+
+bool FlatPlan::place_view(const ir::Node& node) {
+  bool fits = true;
+  ir::for_each_definition(node, [&](ValueId id) {
+    const ir::Value& value = graph_.values[id];
+    const ir::TensorType& of = graph_.values[value.alias_of].type;
+    fits &= of.dtype == value.type.dtype && places_[value.alias_of].memory >= 0 && places_[id].memory < 0;
+    places_[id] = places_[value.alias_of];
+    places_[id].offset += (value.type.offset - of.offset) * ir::dtype_size(of.dtype);
+  });
+  return fits;
+}
+
+bool FlatPlan::add(const ir::Node& node, const KernelStep& kernel) {
+  if (!node.writes.empty() || kernel.call || !kernel.ranges.empty()) return false;
+  Step step{.kernel = &kernel};
+  for (size_t k = 1; k < node.args.size(); ++k) step.values.push_back(std::get<ValueId>(node.args[k]));
+  step.inputs = step.values.size();
+  for (const ir::Result& result : node.results) step.values.push_back(result.ids[0]);
+  for (ValueId id : step.values) step.places.push_back(places_[id]);
+  if (std::any_of(step.places.begin(), step.places.end(), [](const Place& place) { return place.memory < 0; })) return false;
+  if (kernel.product && !add_product(step)) return false;
+  if (kernel.convolution && !add_convolution(step)) return false;
+  steps_.push_back(std::move(step));
+  return true;
+}
+
+// The input of the graph that a value is all of, in any order, or -1.
+int64_t FlatPlan::input_of(ValueId id) const {
+  const ir::TensorType& type = graph_.values[id].type;
+  while (graph_.values[id].alias_of != kNoValue) id = graph_.values[id].alias_of;
+  auto it = std::find_if(graph_.inputs.begin(), graph_.inputs.end(), [&](const ir::Input& input) { return input.value == id; });
+  bool is_all = it != graph_.inputs.end() && graph_.values[id].type.offset == type.offset &&
+                ir::extent_of(graph_.values[id].type) == ir::extent_of(type) && graph_.values[id].type.sizes.size() == type.sizes.size();
+  return is_all ? it - graph_.inputs.begin() : -1;
+}
+
+bool FlatPlan::add_product(Step& step) const {
+  const ir::TensorType &left = graph_.values[step.values[0]].type, &right = graph_.values[step.values[1]].type;
+  step.kind = Step::Kind::product;
+  step.product = {left.sizes[0], right.sizes[1], left.sizes[1], left.strides[0], right.strides[0] == 1 && right.sizes[1] > 1};
+  const Gemv& p = step.product;
+  if (!has_gemv() || left.dtype != ir::DType::f32 || p.m > kMostRows || p.m * p.n * p.k > kMostProducts) return false;
+  int64_t input = input_of(step.values[1]);
+  if (p.turned && input >= 0) {
+    step.weights = {static_cast<size_t>(input)};
+    step.packs = std::make_unique<PackUse>();
+  }
+  return true;
+}
+
+bool FlatPlan::add_convolution(Step& step) {
+  const ir::Convolution& what = step.kernel->convolution->what();
+  const ir::TensorType &image = graph_.values[step.values[0]].type, &weight = graph_.values[step.values[1]].type,
+                       &result = graph_.values[step.values.back()].type;
+  step.kind = Step::Kind::convolution;
+  SmallConv& c = step.convolution;
+  c = {image.sizes[0],  image.sizes[1],  image.sizes[2],  image.sizes[3], result.sizes[1],
+       result.sizes[2], result.sizes[3], weight.sizes[2], weight.sizes[3]};
+  for (size_t d = 0; d < 2; ++d) {
+    c.stride[d] = what.stride[d];
+    c.padding[d] = what.padding[d];
+    c.dilation[d] = what.dilation[d];
+  }
+  c.has_relu = what.has_relu;
+  if (!has_gemv() || what.groups != 1 || image.dtype != ir::DType::f32 || c.channels > kMostChannels ||
+      c.products() > kMostConvolutionProducts || !has_channels_last(result))
+    return false;
+  if (what.has_other && !has_channels_last(graph_.values[step.values[step.inputs - 1]].type)) return false;
+  for (size_t i = 0; i < step.kernel->convolution->weights(); ++i) {
+    int64_t input = input_of(step.values[1 + i]);
+    if (input < 0 || graph_.values[step.values[1 + i]].alias_of != kNoValue) return false;
+    step.weights.push_back(static_cast<size_t>(input));
+  }
+  step.packs = std::make_unique<PackUse>();
+  if (has_channels_last(image)) return true;
+  step.image = bytes_;
+  bytes_ += (c.images * c.channels * c.height * c.width * int64_t{sizeof(float)} + kAlignment - 1) / kAlignment * kAlignment;
+  return bytes_ <= kMostBytes;
+}
+
+// As it is now, if it cannot be kept.
+std::shared_ptr<const Pack> FlatPlan::pack(const Step& step, Inputs inputs, c10::ArrayRef<double> scalars) const {
+  const Convolution* convolution = step.kernel->convolution.get();
+  double epsilon = convolution ? convolution->epsilon(scalars) : 0;
+  c10::SmallVector<at::Tensor, 6> list;
+  if (step.weights.size() > 1)
+    for (size_t i : step.weights) list.push_back(*inputs[i]);
+  Weights weights = step.weights.size() > 1 ? Weights(list) : Weights(*inputs[step.weights[0]]);
+  int64_t detail[] = {std::bit_cast<int64_t>(epsilon)};
+  if (auto known = step.packs->known(weights, detail)) return known;
+  c10::impl::ExcludeDispatchKeyGuard below(keys_off_);
+  auto make = [&](Weights now) {
+    Packed out;
+    if (convolution) {
+      auto [weight, bias] = convolution->fold(now, epsilon);
+      at::Tensor padded = at::zeros({step.convolution.padded_outputs(), weight.size(1), weight.size(2), weight.size(3)});
+      padded.narrow(0, 0, weight.size(0)).copy_(weight);
+      out.tensor = padded.permute({2, 3, 1, 0}).contiguous();
+      out.row = at::zeros({step.convolution.padded_outputs()});
+      if (bias.defined()) out.row.narrow(0, 0, bias.size(0)).copy_(bias);
+    } else {
+      const ir::TensorType& right = graph_.values[step.values[1]].type;
+      out.tensor = bridge::lent(now[0]).as_strided(right.sizes, right.strides).clone(at::MemoryFormat::Contiguous);
+    }
+    out.bytes = out.tensor.nbytes();
+    return out;
+  };
+  auto kept = step.packs->get(weights, Form::own, detail, make);
+  if (kept || !convolution) return kept;
+  auto now = std::make_shared<Pack>();
+  now->packed = make(weights);
+  return now;
+}
+
+void FlatPlan::run_product(const Step& step, void* const* memory, const Pack* pack) const {
+  Gemv product = step.product;
+  auto at = [&](size_t i) { return static_cast<float*>(memory[i]); };
+  const float* right = at(1);
+  if (pack) {
+    product.turned = false;
+    right = pack->packed.tensor.const_data_ptr<float>();
+  }
+  bool has_row = step.inputs == 3;
+  run_gemv(product, at(0), right, has_row ? at(2) : nullptr, at(step.inputs), 0, product.n);
+}
+
+void FlatPlan::run_convolution(const Step& step, void* const* memory, const Pack& pack, char* block) const {
+  alignas(kAlignment) static const float zeros[kMostChannels] = {};
+  const SmallConv& c = step.convolution;
+  auto at = [&](size_t i) { return static_cast<float*>(memory[i]); };
+  const float* image = at(0);
+  if (step.image >= 0) {
+    const std::vector<int64_t>& strides = graph_.values[step.values[0]].type.strides;
+    auto* turned = reinterpret_cast<float*>(block + step.image);
+    image = turned;
+    for (int64_t n = 0; n < c.images; ++n)
+      for (int64_t y = 0; y < c.height; ++y)
+        for (int64_t x = 0; x < c.width; ++x)
+          for (int64_t k = 0; k < c.channels; ++k) *turned++ = at(0)[n * strides[0] + k * strides[1] + y * strides[2] + x * strides[3]];
+  }
+  const float* other = step.kernel->convolution->what().has_other ? at(step.inputs - 1) : nullptr;
+  run_small_conv(c, image, pack.packed.tensor.const_data_ptr<float>(), pack.packed.row.const_data_ptr<float>(), other, zeros,
+                 at(step.inputs));
+}
+
+void FlatPlan::check(const Step& step, void* const* memory, c10::ArrayRef<double> scalars) const {
+  std::vector<at::Tensor> tensors;
+  for (size_t i = 0; i < step.values.size(); ++i) {
+    ir::TensorType type = graph_.values[step.values[i]].type;
+    type.offset = 0;  // it is part of the place
+    tensors.push_back(bridge::tensor_at(memory[i], type));
+  }
+  c10::ArrayRef<at::Tensor> all = tensors;
+  step.kernel->check(all.slice(0, step.inputs), all.slice(step.inputs), scalars);
+}
+
+namespace {
+
+// Nobody else has it, and nobody made something else of it.
+bool is_free(const at::Tensor& tensor, const ir::TensorType& type) {
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  const c10::Storage& storage = impl->unsafe_storage();
+  return tensor.use_count() == 1 && tensor.weak_use_count() == 1 && storage.use_count() == 1 && impl->autograd_meta() == nullptr &&
+         !storage.unsafeGetStorageImpl()->has_materializer() && impl->storage_offset() == type.offset &&
+         impl->sizes() == c10::IntArrayRef(type.sizes) && impl->strides() == c10::IntArrayRef(type.strides) &&
+         impl->dtype() == c10::scalarTypeToTypeMeta(bridge::from_dtype(type.dtype)) && storage.data() != nullptr &&
+         storage.nbytes() >= static_cast<size_t>(ir::extent_of(type) * ir::dtype_size(type.dtype)) &&
+         impl->is_inference() == c10::InferenceMode::is_enabled() && !tensor.is_neg() && !tensor.is_conj();
+}
+
+}  // namespace
+
+FlatPlan::Results FlatPlan::make_results(bool keeps) const {
+  std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
+  keeps = keeps && lock.try_lock();
+  Results results;
+  if (keeps) last_.resize(graph_.outputs.size());
+  for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+    const ir::TensorType& type = graph_.values[graph_.outputs[i]].type;
+    bool is_there = keeps && last_[i].defined() && is_free(last_[i], type);
+    results.push_back(is_there ? last_[i] : bridge::empty_of(type));
+    if (keeps) last_[i] = results.back();
+  }
+  return results;
+}
+
+FlatPlan::Results FlatPlan::run(Inputs inputs, c10::ArrayRef<double> scalars, bool keeps_results) const {
+  Results results = make_results(keeps_results);
+  c10::SmallVector<char*, 24> memories;
+  for (const at::Tensor* input : inputs) memories.push_back(static_cast<char*>(const_cast<void*>(input->const_data_ptr())));
+  for (const at::Tensor& result : results) memories.push_back(static_cast<char*>(result.mutable_data_ptr()));
+  Borrowed block(spare_, bytes_);
+  memories.push_back(block.begin());
+  c10::SmallVector<void*, 12> memory;
+  for (const Step& step : steps_) {
+    memory.clear();
+    for (const Place& place : step.places) memory.push_back(memories[static_cast<size_t>(place.memory)] + place.offset);
+    std::shared_ptr<const Pack> pack;
+    if (step.packs) pack = this->pack(step, inputs, scalars);
+    switch (step.kind) {
+      case Step::Kind::kernel:
+        runtime::run(*step.kernel, memory, scalars);
+        break;
+      case Step::Kind::product:
+        run_product(step, memory.data(), pack.get());
+        break;
+      case Step::Kind::convolution:
+        run_convolution(step, memory.data(), *pack, block.begin());
+        break;
+    }
+    if (step.kernel->check) check(step, memory.data(), scalars);
+  }
+  return results;
+}
+
+}  // namespace tenon::runtime
