@@ -59,8 +59,7 @@ def with_inductor(frozen):
 
 
 if way == "script":
-    script = torch.jit.freeze(torch.jit.trace(model, inputs, check_trace=False))
-    torch.jit.optimize_for_inference(script).save(sys.argv[6])
+    torch.jit.trace(model, inputs, check_trace=False).save(sys.argv[6])
 elif way == "package":
     torch._inductor.aoti_compile_and_package(torch.export.export(model, inputs), package_path=sys.argv[6])
 else:

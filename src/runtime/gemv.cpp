@@ -63,37 +63,45 @@ TENON_AVX512 void run_turned(const Gemv& g, const float* left, const float* righ
   }
 }
 
-// Sixty-four columns at a time.
+constexpr int kVectors = 4;
+
+// Columns [n, n + 64), or as many of them as `masks` say.
+template <bool kWhole>
+TENON_AVX512 void run_columns(const Gemv& g, const float* left, const float* right, const float* row, float* out, int64_t n,
+                              const __mmask16 (&masks)[kVectors]) {
+  auto load = [&](const float* from, int v)
+                  TENON_AVX512 { return kWhole ? _mm512_loadu_ps(from + v * kLanes) : _mm512_maskz_loadu_ps(masks[v], from + v * kLanes); };
+  for (int64_t m = 0; m < g.m; ++m) {
+    const float* x = left + m * g.left_stride;
+    __m512 even[kVectors], odd[kVectors];
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+      even[v] = row ? load(row + n, v) : _mm512_setzero_ps();
+      odd[v] = _mm512_setzero_ps();
+    }
+    auto add = [&](__m512(&sums)[kVectors], int64_t k) TENON_AVX512 {
+      __m512 one = _mm512_set1_ps(x[k]);
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) sums[v] = _mm512_fmadd_ps(one, load(right + k * g.n + n, v), sums[v]);
+    };
+    int64_t k = 0;
+    for (; k + 2 <= g.k; k += 2) {
+      add(even, k);
+      add(odd, k + 1);
+    }
+    if (k < g.k) add(even, k);
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) _mm512_mask_storeu_ps(out + m * g.n + n + v * kLanes, masks[v], _mm512_add_ps(even[v], odd[v]));
+  }
+}
+
 TENON_AVX512 void run_straight(const Gemv& g, const float* left, const float* right, const float* row, float* out, int64_t begin,
                                int64_t end) {
-  constexpr int kVectors = 4;
   for (int64_t n = begin; n < end; n += kVectors * kLanes) {
     __mmask16 masks[kVectors];
-#pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) masks[v] = first(std::clamp<int64_t>(end - n - v * kLanes, 0, kLanes));
-    for (int64_t m = 0; m < g.m; ++m) {
-      const float* x = left + m * g.left_stride;
-      __m512 even[kVectors], odd[kVectors];
-#pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) {
-        even[v] = row ? _mm512_maskz_loadu_ps(masks[v], row + n + v * kLanes) : _mm512_setzero_ps();
-        odd[v] = _mm512_setzero_ps();
-      }
-      int64_t k = 0;
-      auto add = [&](__m512(&sums)[kVectors], int64_t at) TENON_AVX512 {
-        __m512 one = _mm512_set1_ps(x[at]);
-#pragma GCC unroll 16
-        for (int v = 0; v < kVectors; ++v)
-          sums[v] = _mm512_fmadd_ps(one, _mm512_maskz_loadu_ps(masks[v], right + at * g.n + n + v * kLanes), sums[v]);
-      };
-      for (; k + 2 <= g.k; k += 2) {
-        add(even, k);
-        add(odd, k + 1);
-      }
-      if (k < g.k) add(even, k);
-#pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) _mm512_mask_storeu_ps(out + m * g.n + n + v * kLanes, masks[v], _mm512_add_ps(even[v], odd[v]));
-    }
+    if (end - n >= kVectors * kLanes) run_columns<true>(g, left, right, row, out, n, masks);
+    else run_columns<false>(g, left, right, row, out, n, masks);
   }
 }
 
