@@ -97,22 +97,34 @@ class OpRunner {
 }  // namespace
 
 void CallMemory::lend(int32_t storage, const void* begin, size_t bytes, int64_t moved, c10::StorageImpl* owner) {
-  storages_[storage] = bridge::lend(static_cast<const char*>(begin) + moved, bytes - moved, owner);
-  moved_[storage] = moved != 0;
+  places_[storage] = {true, static_cast<const char*>(begin) + moved, bytes - moved, owner, moved != 0, {}};
 }
 
-void CallMemory::put(int32_t storage, c10::Storage made) { storages_[storage] = std::move(made); }
+void CallMemory::put(int32_t storage, c10::Storage made) { places_[storage] = {.made = std::move(made)}; }
+
+std::pair<const char*, c10::StorageImpl*> CallMemory::place(int32_t storage) const {
+  const Place& place = places_[storage];
+  if (place.is_lent) return {place.begin, place.owner};
+  if (!place.made) throw InternalError("storage " + std::to_string(storage) + " has no memory in this call");
+  return {static_cast<const char*>(place.made.data()), nullptr};
+}
+
+const c10::Storage& CallMemory::storage(int32_t number) const {
+  Place& place = places_[number];
+  if (!place.made && place.is_lent) place.made = bridge::lend(place.begin, place.bytes, place.owner);
+  if (!place.made) throw InternalError("storage " + std::to_string(number) + " has no memory in this call");
+  return place.made;
+}
 
 at::Tensor CallMemory::tensor(int32_t storage, const Geometry& geometry) const {
-  if (!storages_[storage]) throw InternalError("storage " + std::to_string(storage) + " has no memory in this call");
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storages_[storage]), c10::DispatchKeySet(c10::DispatchKey::CPU),
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(this->storage(storage)), c10::DispatchKeySet(c10::DispatchKey::CPU),
                                                          c10::scalarTypeToTypeMeta(geometry.dtype));
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(geometry.sizes, geometry.strides, geometry.offset);
   return tensor;
 }
 
 c10::DataPtr CallMemory::take(int32_t storage, size_t bytes) {
-  c10::Storage& from = storages_[storage];
+  const c10::Storage& from = this->storage(storage);
   c10::StorageImpl* impl = from.unsafeGetStorageImpl();
   if (from.use_count() == 1 && impl->allocator() == c10::GetCPUAllocator() && impl->nbytes() >= bytes)
     return std::move(impl->_mutable_data_ptr_no_checks());

@@ -18,27 +18,32 @@ class CallMemory {
   // What an op made.
   void put(int32_t storage, c10::Storage made);
 
-  bool has(int32_t storage) const { return static_cast<bool>(storages_[storage]); }
+  bool has(int32_t storage) const { return places_[storage].is_lent || places_[storage].made; }
   // Where the tape's offsets are not the caller's.
-  bool is_moved(int32_t storage) const { return moved_[storage]; }
+  bool is_moved(int32_t storage) const { return places_[storage].moved; }
+  // Where its offset 0 lies, and in whose storage, if anybody's.
+  std::pair<const char*, c10::StorageImpl*> place(int32_t storage) const;
   at::Tensor tensor(int32_t storage, const Geometry& geometry) const;
   // Its memory, in a form that the caller's storage may own; at least `bytes` long.
   c10::DataPtr take(int32_t storage, size_t bytes);
 
-  void resize(size_t storages) {
-    storages_.resize(storages);
-    moved_.resize(storages, false);
-  }
-  void clear() {
-    storages_.assign(storages_.size(), c10::Storage());
-    moved_.assign(moved_.size(), false);
-  }
+  void resize(size_t storages) { places_.resize(storages); }
+  void clear() { places_.assign(places_.size(), Place()); }
 
   std::vector<double> scalars;  // of this call, numbered as on the tape
 
  private:
-  std::vector<c10::Storage> storages_;
-  std::vector<bool> moved_;
+  struct Place {
+    bool is_lent = false;
+    const char* begin = nullptr;
+    size_t bytes = 0;
+    c10::StorageImpl* owner = nullptr;
+    bool moved = false;
+    c10::Storage made;  // by an op; of what is lent, once a tensor is asked for
+  };
+  const c10::Storage& storage(int32_t number) const;
+
+  mutable std::vector<Place> places_;
 };
 
 // Runs ops [begin, end) of a tape one by one, below autograd. Ops that ran at once are left out.

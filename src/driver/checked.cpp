@@ -210,13 +210,23 @@ bool CheckedCalls::run_stretch(bool grad_mode, const capture::Stretch& stretch, 
   if (!plan) return false;
   std::vector<double> scalars;
   for (int32_t number : plan->functional.scalars) scalars.push_back(memory.scalars[number]);
-  std::vector<at::Tensor> inputs;
-  for (size_t i = 0; i < plan->inputs.size(); ++i) {
-    const capture::InputBinding& binding = plan->functional.inputs[i];
+  for (const capture::InputBinding& binding : plan->functional.inputs)
     if (binding.whole_storage && memory.is_moved(binding.storage)) return false;
-    inputs.push_back(memory.tensor(binding.storage, plan->inputs[i]));
+  c10::SmallVector<at::Tensor, 4> outputs;
+  if (const runtime::FlatPlan* flat = plan->executable->flat()) {
+    c10::SmallVector<runtime::FlatPlan::Input, 16> inputs;
+    for (size_t i = 0; i < plan->inputs.size(); ++i) {
+      auto [begin, owner] = memory.place(plan->functional.inputs[i].storage);
+      inputs.push_back({begin + plan->inputs[i].offset * static_cast<int64_t>(c10::elementSize(plan->inputs[i].dtype)), owner});
+    }
+    outputs = flat->run(inputs, scalars.empty() ? c10::ArrayRef<double>(plan->executable->graph().scalars) : scalars,
+                        /*keeps_results=*/false);
+  } else {
+    std::vector<at::Tensor> inputs;
+    for (size_t i = 0; i < plan->inputs.size(); ++i) inputs.push_back(memory.tensor(plan->functional.inputs[i].storage, plan->inputs[i]));
+    auto results = plan->executable->run(std::move(inputs), runtime::RunMode::kernels, scalars);
+    outputs.assign(std::make_move_iterator(results.begin()), std::make_move_iterator(results.end()));
   }
-  std::vector<at::Tensor> outputs = plan->executable->run(std::move(inputs), runtime::RunMode::kernels, scalars);
   for (size_t i = 0; i < plan->live.size(); ++i) {
     const capture::ResultBinding& result = plan->functional.results[i];
     memory.put(plan->live[i], storage_with(outputs[result.index], plan->outputs[i]));

@@ -107,7 +107,11 @@ KernelCheck::Tensors KernelCheck::run_kernel(const Tensors& inputs, c10::ArrayRe
         step_.convolution->run(inputs, scalars.empty() ? c10::ArrayRef<double>(eager_->graph().scalars) : scalars);
     return out ? Tensors{*out} : step_.by_aten(inputs, scalars);
   }
-  if (step_.product) return {step_.product->run({inputs[0], inputs[1], inputs.size() > 2 ? inputs[2] : at::Tensor()}, {})};
+  if (step_.product) {
+    at::Tensor out = step_.product->run({inputs[0], inputs[1], inputs.size() > 2 ? inputs[2] : at::Tensor()}, {});
+    if (!out.defined()) return step_.by_aten(inputs, scalars);
+    return {out.view(eager_->graph().values[eager_->graph().outputs[0]].type.sizes)};
+  }
   const ir::Graph& graph = eager_->graph();
   Tensors outputs;
   std::vector<void*> memory;

@@ -214,6 +214,13 @@ void mark_writes(Native& native) {
   }
 }
 
+// A group's own ops, one by one.
+runtime::KernelStep::Ops by_aten(const ir::Graph& graph, const ir::Group& group) {
+  return [ops = interpret(ir::subgraph(graph, group))](std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) {
+    return ops->run(std::move(inputs), runtime::RunMode::kernels, scalars);
+  };
+}
+
 runtime::KernelStep make_step(const ir::Graph& graph, const ir::Group& group, const loops::Lowered& lowered, const CodePointer& code) {
   runtime::KernelStep step{code->run, code, {}, lowered.sizes, lowered.iterations};
   for (const loops::Number& number : lowered.numbers) step.numbers.emplace_back(number.scalar, number.known);
@@ -222,10 +229,7 @@ runtime::KernelStep make_step(const ir::Graph& graph, const ir::Group& group, co
     auto input = std::find(group.inputs.begin(), group.inputs.end(), range.index) - group.inputs.begin();
     step.ranges.push_back({static_cast<size_t>(input), range.extent, range.exempt});
   }
-  if (!step.ranges.empty())
-    step.by_aten = [ops = interpret(ir::subgraph(graph, group))](std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) {
-      return ops->run(std::move(inputs), runtime::RunMode::kernels, scalars);
-    };
+  if (!step.ranges.empty()) step.by_aten = by_aten(graph, group);
   return step;
 }
 
@@ -256,15 +260,14 @@ bool tells_yes(const at::Tensor& tells) {
 runtime::KernelStep make_convolution(const ir::Graph& graph, const ir::Group& group) {
   runtime::KernelStep step;
   step.convolution = std::make_shared<const runtime::Convolution>(*group.convolution);
-  step.by_aten = [ops = interpret(ir::subgraph(graph, group))](std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) {
-    return ops->run(std::move(inputs), runtime::RunMode::kernels, scalars);
-  };
+  step.by_aten = by_aten(graph, group);
   return step;
 }
 
-runtime::KernelStep make_product() {
+runtime::KernelStep make_product(const ir::Graph& graph, const ir::Group& group) {
   runtime::KernelStep step;
-  step.product = std::make_shared<const runtime::Product>();
+  step.product = std::make_shared<const runtime::Product>(group.product->gelu);
+  if (!group.product->gelu.empty()) step.by_aten = by_aten(graph, group);
   return step;
 }
 
@@ -306,7 +309,7 @@ Native make_native(const ir::Graph& original, double verify, bool keeps_weights,
   Native native;
   for (size_t g = 0; g < groups.size(); ++g) {
     bool is_call = g >= lowered.size();
-    runtime::KernelStep step = groups[g].product       ? make_product()
+    runtime::KernelStep step = groups[g].product       ? make_product(graph, groups[g])
                                : groups[g].convolution ? make_convolution(graph, groups[g])
                                : is_call               ? make_call(graph, groups[g])
                                                        : make_step(graph, groups[g], lowered[g], codes[g]);

@@ -304,9 +304,9 @@ at::Tensor bind_result(const ResultBinding& binding, const Tensors& outputs, con
 namespace {
 
 detail::Answer run_flat(const Variant& variant, const runtime::FlatPlan& flat, const detail::Leaves& in) {
-  c10::SmallVector<const at::Tensor*, 16> inputs;
+  c10::SmallVector<runtime::FlatPlan::Input, 16> inputs;
   for (const capture::InputBinding& input : variant.functional.inputs)
-    inputs.push_back(&variant.guards.tensor(in, static_cast<size_t>(input.external)));
+    inputs.push_back(runtime::FlatPlan::Input::of(variant.guards.tensor(in, static_cast<size_t>(input.external))));
   auto results = flat.run(inputs, variant.forward->graph().scalars, /*keeps_results=*/true);
   variant.answered.fetch_add(1, std::memory_order_relaxed);
   return {variant.recording->prototype, {std::make_move_iterator(results.begin()), std::make_move_iterator(results.end())}};

@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/TensorOperators.h>
+#include <c10/util/SmallVector.h>
 
 #include <bit>
 
@@ -18,7 +19,7 @@ at::Tensor call(const c10::OperatorHandle& op, torch::jit::Stack stack) {
 
 }  // namespace
 
-Convolution::Folded Convolution::fold(Weights weights, double epsilon) const {
+Convolution::Folded Convolution::fold(c10::ArrayRef<at::Tensor> weights, double epsilon) const {
   std::vector<at::Tensor> all;
   for (const at::Tensor& weight : weights) all.push_back(bridge::lent(weight));
   Folded out{all[0], what_.has_bias ? all[1] : at::Tensor()};
@@ -42,9 +43,13 @@ std::optional<at::Tensor> Convolution::run(c10::ArrayRef<at::Tensor> inputs, c10
   bool is_narrow = inputs[0].scalar_type() == at::kBFloat16;
   if (!at::globalContext().userEnabledMkldnn() || (is_narrow && !__builtin_cpu_supports("avx512bf16"))) return std::nullopt;
   double eps = epsilon(scalars);
-  auto pack = packs_.get(inputs.slice(1, weights()), Form::onednn, std::bit_cast<int64_t>(eps), [&](Weights now) {
+  c10::SmallVector<Weight, 6> used;
+  for (const at::Tensor& weight : inputs.slice(1, weights())) used.push_back(Weight::of(weight));
+  c10::SmallVector<int64_t, 6> detail(inputs[1].sizes());
+  detail.push_back(std::bit_cast<int64_t>(eps));
+  auto pack = packs_.get(used, Form::onednn, detail, [&] {
     static const c10::OperatorHandle op = bridge::find_op("mkldnn::_reorder_convolution_weight");
-    auto [weight, bias] = fold(now, eps);
+    auto [weight, bias] = fold(inputs.slice(1, weights()), eps);
     Packed out;
     out.bytes = weight.nbytes() + (bias.defined() ? bias.nbytes() : 0);
     out.tensor = call(op, {weight.contiguous(), what_.padding, what_.stride, what_.dilation, what_.groups, inputs[0].sizes()});

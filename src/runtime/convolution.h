@@ -23,7 +23,7 @@ class Convolution {
   struct Folded {
     at::Tensor weight, bias;
   };
-  Folded fold(Weights weights, double epsilon) const;
+  Folded fold(c10::ArrayRef<at::Tensor> weights, double epsilon) const;
 
   // Inputs as those of the group. Nothing if there is no pack.
   std::optional<at::Tensor> run(c10::ArrayRef<at::Tensor> inputs, c10::ArrayRef<double> scalars) const;

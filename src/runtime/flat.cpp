@@ -169,15 +169,24 @@ bool FlatPlan::add_convolution(Step& step) {
 std::shared_ptr<const Pack> FlatPlan::pack(const Step& step, Inputs inputs, c10::ArrayRef<double> scalars) const {
   const Convolution* convolution = step.kernel->convolution.get();
   double epsilon = convolution ? convolution->epsilon(scalars) : 0;
-  c10::SmallVector<at::Tensor, 6> list;
-  if (step.weights.size() > 1)
-    for (size_t i : step.weights) list.push_back(*inputs[i]);
-  Weights weights = step.weights.size() > 1 ? Weights(list) : Weights(*inputs[step.weights[0]]);
-  int64_t detail[] = {std::bit_cast<int64_t>(epsilon)};
+  c10::SmallVector<Weight, 6> weights;
+  for (size_t i : step.weights) {
+    const ir::TensorType& type = graph_.values[graph_.inputs[i].value].type;
+    weights.push_back(
+        {inputs[i].owner, inputs[i].data, static_cast<size_t>((ir::extent_of(type) - type.offset) * ir::dtype_size(type.dtype))});
+  }
+  int64_t detail[] = {std::bit_cast<int64_t>(epsilon), step.product.n,        step.product.k,
+                      step.convolution.channels,       step.convolution.rows, step.convolution.columns};
   if (auto known = step.packs->known(weights, detail)) return known;
   c10::impl::ExcludeDispatchKeyGuard below(keys_off_);
-  auto make = [&](Weights now) {
+  auto make = [&] {
     Packed out;
+    std::vector<at::Tensor> now;
+    for (size_t i : step.weights) {
+      ir::TensorType type = graph_.values[graph_.inputs[i].value].type;
+      type.offset = 0;
+      now.push_back(bridge::tensor_at(const_cast<void*>(inputs[i].data), type));
+    }
     if (convolution) {
       auto [weight, bias] = convolution->fold(now, epsilon);
       at::Tensor padded = at::zeros({step.convolution.padded_outputs(), weight.size(1), weight.size(2), weight.size(3)});
@@ -187,7 +196,7 @@ std::shared_ptr<const Pack> FlatPlan::pack(const Step& step, Inputs inputs, c10:
       if (bias.defined()) out.row.narrow(0, 0, bias.size(0)).copy_(bias);
     } else {
       const ir::TensorType& right = graph_.values[step.values[1]].type;
-      out.tensor = bridge::lent(now[0]).as_strided(right.sizes, right.strides).clone(at::MemoryFormat::Contiguous);
+      out.tensor = now[0].as_strided(right.sizes, right.strides).clone(at::MemoryFormat::Contiguous);
     }
     out.bytes = out.tensor.nbytes();
     return out;
@@ -195,7 +204,7 @@ std::shared_ptr<const Pack> FlatPlan::pack(const Step& step, Inputs inputs, c10:
   auto kept = step.packs->get(weights, Form::own, detail, make);
   if (kept || !convolution) return kept;
   auto now = std::make_shared<Pack>();
-  now->packed = make(weights);
+  now->packed = make();
   return now;
 }
 
@@ -274,7 +283,7 @@ FlatPlan::Results FlatPlan::make_results(bool keeps) const {
 FlatPlan::Results FlatPlan::run(Inputs inputs, c10::ArrayRef<double> scalars, bool keeps_results) const {
   Results results = make_results(keeps_results);
   c10::SmallVector<char*, 24> memories;
-  for (const at::Tensor* input : inputs) memories.push_back(static_cast<char*>(const_cast<void*>(input->const_data_ptr())));
+  for (const Input& input : inputs) memories.push_back(static_cast<char*>(const_cast<void*>(input.data)));
   for (const at::Tensor& result : results) memories.push_back(static_cast<char*>(result.mutable_data_ptr()));
   Borrowed block(spare_, bytes_);
   memories.push_back(block.begin());

@@ -24,7 +24,12 @@ class FlatPlan {
   static std::unique_ptr<const FlatPlan> make(const ir::Graph& graph, const std::vector<KernelStep>& kernels, c10::DispatchKeySet keys_off);
   ~FlatPlan();
 
-  using Inputs = c10::ArrayRef<const at::Tensor*>;
+  struct Input {
+    const void* data = nullptr;         // its first element
+    c10::StorageImpl* owner = nullptr;  // of the memory, as bridge::owner_of has it
+    static Input of(const at::Tensor& tensor) { return {tensor.const_data_ptr(), bridge::owner_of(tensor)}; }
+  };
+  using Inputs = c10::ArrayRef<Input>;
   using Results = c10::SmallVector<at::Tensor, 4>;
   // `keeps_results`: those of the last call are given out again if nobody holds them any more.
   Results run(Inputs inputs, c10::ArrayRef<double> scalars, bool keeps_results) const;

@@ -64,6 +64,7 @@ TENON_AVX512 void run_turned(const Gemv& g, const float* left, const float* righ
 }
 
 constexpr int kVectors = 4;
+constexpr int64_t kBlock = 128;
 
 // Columns [n, n + 64), or as many of them as `masks` say.
 template <bool kWhole>
@@ -73,25 +74,30 @@ TENON_AVX512 void run_columns(const Gemv& g, const float* left, const float* rig
                   TENON_AVX512 { return kWhole ? _mm512_loadu_ps(from + v * kLanes) : _mm512_maskz_loadu_ps(masks[v], from + v * kLanes); };
   for (int64_t m = 0; m < g.m; ++m) {
     const float* x = left + m * g.left_stride;
-    __m512 even[kVectors], odd[kVectors];
+    __m512 totals[kVectors];
 #pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) {
-      even[v] = row ? load(row + n, v) : _mm512_setzero_ps();
-      odd[v] = _mm512_setzero_ps();
-    }
+    for (int v = 0; v < kVectors; ++v) totals[v] = row ? load(row + n, v) : _mm512_setzero_ps();
     auto add = [&](__m512(&sums)[kVectors], int64_t k) TENON_AVX512 {
       __m512 one = _mm512_set1_ps(x[k]);
 #pragma GCC unroll 16
       for (int v = 0; v < kVectors; ++v) sums[v] = _mm512_fmadd_ps(one, load(right + k * g.n + n, v), sums[v]);
     };
-    int64_t k = 0;
-    for (; k + 2 <= g.k; k += 2) {
-      add(even, k);
-      add(odd, k + 1);
-    }
-    if (k < g.k) add(even, k);
+    // Block by block, so that errors do not grow with k.
+    for (int64_t block = 0; block < g.k; block += kBlock) {
+      __m512 even[kVectors], odd[kVectors];
 #pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) _mm512_mask_storeu_ps(out + m * g.n + n + v * kLanes, masks[v], _mm512_add_ps(even[v], odd[v]));
+      for (int v = 0; v < kVectors; ++v) even[v] = odd[v] = _mm512_setzero_ps();
+      int64_t k = block, end = std::min(g.k, block + kBlock);
+      for (; k + 2 <= end; k += 2) {
+        add(even, k);
+        add(odd, k + 1);
+      }
+      if (k < end) add(even, k);
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) totals[v] = _mm512_add_ps(totals[v], _mm512_add_ps(even[v], odd[v]));
+    }
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) _mm512_mask_storeu_ps(out + m * g.n + n + v * kLanes, masks[v], totals[v]);
   }
 }
 

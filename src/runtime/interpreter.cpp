@@ -223,7 +223,12 @@ void Interpreter::run_product(const Step& step, Environment& env) const {
   auto input = [&](size_t k) { return k < step.args.size() ? env[step.args[k].operands[0].id] : at::Tensor(); };
   at::Tensor left = input(0), right = input(1), row = input(2), room;
   if (!step.kernel->product->makes_memory()) room = make_room(step.results[0].ids[0], env);
+  const ir::TensorType& type = graph_.values[step.results[0].ids[0]].type;
+  bool is_matrix = type.sizes.size() == 2;
+  if (room.defined() && !is_matrix) room = room.view({left.size(0), right.size(1)});
   at::Tensor out = step.kernel->product->run({left, right, row}, std::move(room));
+  if (!out.defined()) out = step.kernel->by_aten({left, right, row}, env.scalars)[0];
+  else if (!is_matrix) out = out.view(type.sizes);
   if (step.kernel->check) {
     std::vector<at::Tensor> inputs = {left, right};
     if (row.defined()) inputs.push_back(row);
@@ -311,8 +316,8 @@ std::vector<at::Tensor> Interpreter::run(std::vector<at::Tensor> inputs, RunMode
     throw InternalError("graph @" + graph_.name + " takes " + std::to_string(graph_.inputs.size()) + " inputs, got " +
                         std::to_string(inputs.size()));
   if (flat_ && mode == RunMode::kernels) {
-    c10::SmallVector<const at::Tensor*, 16> all;
-    for (const at::Tensor& input : inputs) all.push_back(&input);
+    c10::SmallVector<FlatPlan::Input, 16> all;
+    for (const at::Tensor& input : inputs) all.push_back(FlatPlan::Input::of(input));
     auto results = flat_->run(all, scalars.empty() ? c10::ArrayRef<double>(graph_.scalars) : scalars, /*keeps_results=*/false);
     return {results.begin(), results.end()};
   }

@@ -21,7 +21,7 @@ size_t first_limit() {
   return wanted ? static_cast<size_t>(std::max(0LL, std::atoll(wanted))) << 20 : SIZE_MAX;
 }
 
-using Place = std::tuple<const c10::StorageImpl*, const void*, std::vector<int64_t>, std::vector<int64_t>>;  // memory and geometry
+using Place = std::pair<const c10::StorageImpl*, const void*>;
 using Key = std::tuple<Form, std::vector<int64_t>, std::vector<Place>>;
 
 struct Packs {
@@ -69,12 +69,11 @@ size_t Pages::resident() const {
 
 namespace {
 
-std::array<uint64_t, 16> samples_of(const at::Tensor& weight) {
+std::array<uint64_t, 16> samples_of(const Weight& weight) {
   std::array<uint64_t, 16> out{};
-  const char* memory = static_cast<const char*>(weight.const_data_ptr());
-  size_t bytes = weight.nbytes();
-  for (size_t i = 0; i < out.size() && bytes >= sizeof(uint64_t); ++i)
-    std::memcpy(&out[i], memory + (bytes - sizeof(uint64_t)) / (out.size() - 1) * i, sizeof(uint64_t));
+  size_t step = weight.bytes < sizeof(uint64_t) ? 0 : (weight.bytes - sizeof(uint64_t)) / (out.size() - 1);
+  for (size_t i = 0; i < out.size() && weight.bytes >= sizeof(uint64_t); ++i)
+    std::memcpy(&out[i], static_cast<const char*>(weight.memory) + step * i, sizeof(uint64_t));
   return out;
 }
 
@@ -82,13 +81,12 @@ std::array<uint64_t, 16> samples_of(const at::Tensor& weight) {
 
 std::shared_ptr<Pack> Pack::of(Weights weights) {
   auto pack = std::make_shared<Pack>();
-  for (const at::Tensor& weight : weights) {
-    c10::StorageImpl* owner = bridge::owner_of(weight);
-    std::shared_ptr<const bridge::Mark> mark = owner ? bridge::mark(owner) : nullptr;
+  for (const Weight& weight : weights) {
+    std::shared_ptr<const bridge::Mark> mark = weight.owner ? bridge::mark(weight.owner) : nullptr;
     if (!mark) return nullptr;
-    auto held = c10::intrusive_ptr<c10::StorageImpl>::unsafe_reclaim_from_nonowning(owner);
+    auto held = c10::intrusive_ptr<c10::StorageImpl>::unsafe_reclaim_from_nonowning(weight.owner);
     pack->sources_.push_back(
-        {c10::weak_intrusive_ptr<c10::StorageImpl>(held), owner, std::move(mark), weight.const_data_ptr(), samples_of(weight)});
+        {c10::weak_intrusive_ptr<c10::StorageImpl>(held), weight.owner, std::move(mark), weight.memory, samples_of(weight)});
   }
   return pack;
 }
@@ -97,7 +95,7 @@ bool Pack::fits(Weights weights) const {
   bool ok = weights.size() == sources_.size();
   for (size_t i = 0; i < sources_.size() && ok; ++i) {
     const Source& source = sources_[i];
-    ok = bridge::owner_of(weights[i]) == source.storage && weights[i].const_data_ptr() == source.memory && source.mark->is_current() &&
+    ok = weights[i].owner == source.storage && weights[i].memory == source.memory && source.mark->is_current() &&
          samples_of(weights[i]) == source.samples;
   }
   return ok;
@@ -107,12 +105,11 @@ bool Pack::is_dead() const {
   return std::any_of(sources_.begin(), sources_.end(), [](const Source& s) { return s.owner.expired() || !s.mark->is_current(); });
 }
 
-std::shared_ptr<const Pack> find_pack(Weights weights, Form form, std::vector<int64_t> detail, const std::function<Packed(Weights)>& make) {
+std::shared_ptr<const Pack> find_pack(Weights weights, Form form, std::vector<int64_t> detail, const std::function<Packed()>& make) {
   Packs& all = packs();
   std::lock_guard lock(all.mutex);
   Key key{form, std::move(detail), {}};
-  for (const at::Tensor& weight : weights)
-    std::get<2>(key).emplace_back(bridge::owner_of(weight), weight.const_data_ptr(), weight.sizes().vec(), weight.strides().vec());
+  for (const Weight& weight : weights) std::get<2>(key).emplace_back(weight.owner, weight.memory);
   auto known = all.all.find(key);
   if (known != all.all.end() && known->second->fits(weights)) return known->second;
   if (known != all.all.end()) {
@@ -120,10 +117,10 @@ std::shared_ptr<const Pack> find_pack(Weights weights, Form form, std::vector<in
     all.all.erase(known);
   }
   all.drop_dead();
-  if (all.bytes + weights[0].nbytes() > all.limit) return nullptr;
+  if (all.bytes + weights[0].bytes > all.limit) return nullptr;
   std::shared_ptr<Pack> pack = Pack::of(weights);
   if (!pack) return nullptr;
-  pack->packed = make(weights);
+  pack->packed = make();
   all.bytes += pack->packed.bytes;
   all.all.emplace(std::move(key), pack);
   return pack;
@@ -137,8 +134,7 @@ std::shared_ptr<const Pack> PackUse::known(Weights weights, c10::ArrayRef<int64_
   return known;
 }
 
-std::shared_ptr<const Pack> PackUse::get(Weights weights, Form form, c10::ArrayRef<int64_t> detail,
-                                         const std::function<Packed(Weights)>& make) {
+std::shared_ptr<const Pack> PackUse::get(Weights weights, Form form, c10::ArrayRef<int64_t> detail, const std::function<Packed()>& make) {
   if (auto pack = known(weights, detail)) return pack;
   std::lock_guard lock(mutex_);
   if (until_next_-- > 0) return nullptr;

@@ -47,7 +47,14 @@ struct Packed {
   size_t bytes = 0;
 };
 
-using Weights = c10::ArrayRef<at::Tensor>;  // each dense without overlaps
+// Where a weight lies, dense without overlaps, and whose memory that is; null: of nobody who would tell.
+struct Weight {
+  c10::StorageImpl* owner = nullptr;
+  const void* memory = nullptr;
+  size_t bytes = 0;
+  static Weight of(const at::Tensor& tensor) { return {bridge::owner_of(tensor), tensor.const_data_ptr(), tensor.nbytes()}; }
+};
+using Weights = c10::ArrayRef<Weight>;
 
 class Pack {
  public:
@@ -71,14 +78,14 @@ class Pack {
   std::vector<Source> sources_;
 };
 
-// The pack of some weights that is known or is made now by `make`; `detail` tells packs of one form apart. Null: they cannot be
-// watched, or there is no room.
-std::shared_ptr<const Pack> find_pack(Weights weights, Form form, std::vector<int64_t> detail, const std::function<Packed(Weights)>& make);
+// The pack of some weights that is known or is made now by `make`; `detail` tells packs of one form and memory apart: sizes,
+// strides. Null: they cannot be watched, or there is no room.
+std::shared_ptr<const Pack> find_pack(Weights weights, Form form, std::vector<int64_t> detail, const std::function<Packed()>& make);
 
 // Where a pack is used again and again. Weights that keep changing are packed ever more rarely.
 class PackUse {
  public:
-  std::shared_ptr<const Pack> get(Weights weights, Form form, c10::ArrayRef<int64_t> detail, const std::function<Packed(Weights)>& make);
+  std::shared_ptr<const Pack> get(Weights weights, Form form, c10::ArrayRef<int64_t> detail, const std::function<Packed()>& make);
   // The pack of the last time, if it still fits.
   std::shared_ptr<const Pack> known(Weights weights, c10::ArrayRef<int64_t> detail);
 

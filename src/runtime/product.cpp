@@ -7,6 +7,7 @@
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
 
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +17,7 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "runtime/tiles.h"
 
 namespace tenon::runtime {
 namespace {
@@ -60,8 +62,7 @@ bool is_turned(const at::Tensor& right) { return right.stride(0) == 1 && right.s
 // A pack made for these rows serves any number of them.
 constexpr int kRows = 128;
 
-Packed pack_for_mkl(Weights weights) {
-  const at::Tensor& right = weights[0];
+Packed pack_for_mkl(const at::Tensor& right) {
   const Mkl& mkl = Mkl::get();
   int k = static_cast<int>(right.size(0)), n = static_cast<int>(right.size(1));
   auto pages = std::make_shared<const Pages>(mkl.size(Mkl::right, kRows, n, k));
@@ -71,13 +72,16 @@ Packed pack_for_mkl(Weights weights) {
   return {pages, {}, {}, pages->resident()};
 }
 
-Packed pack_for_onednn(Weights weights) {
-  const at::Tensor& right = weights[0];
+Packed pack_for_onednn(const at::Tensor& right) {
   static const c10::OperatorHandle op = bridge::find_op("mkldnn::_reorder_linear_weight");
   return {nullptr, call(op, {bridge::lent(right).t().contiguous(), int64_t{kRows}}), {}, right.nbytes()};
 }
 
-Packed (*packer(Form form))(Weights) { return form == Form::mkl ? pack_for_mkl : pack_for_onednn; }
+Packed pack(const at::Tensor& right, Form form) {
+  return form == Form::mkl ? pack_for_mkl(right) : form == Form::tiles ? pack_tiles(right) : pack_for_onednn(right);
+}
+
+std::array<int64_t, 4> geometry(const at::Tensor& right) { return {right.size(0), right.size(1), right.stride(0), right.stride(1)}; }
 
 // In C order, what `beta` = 1 adds to.
 void fill_rows(const at::Tensor& row, at::Tensor& out) {
@@ -94,10 +98,17 @@ void run_mkl(const ProductOperands& p, const Pack& pack, at::Tensor& out) {
                      n);
 }
 
-at::Tensor run_onednn(const ProductOperands& p, const Pack& pack) {
+at::Tensor run_onednn(const ProductOperands& p, const Pack& pack, const std::string& gelu = "") {
   static const c10::OperatorHandle op = bridge::find_op("mkldnn::_linear_pointwise");
   c10::IValue row = p.row.defined() ? c10::IValue(p.row) : c10::IValue();
-  return call(op, {p.left, pack.packed.tensor, row, "none", c10::List<std::optional<at::Scalar>>(), ""});
+  return call(op, {p.left, pack.packed.tensor, row, gelu.empty() ? "none" : "gelu", c10::List<std::optional<at::Scalar>>(), gelu});
+}
+
+void run_by_tiles(const ProductOperands& p, const Pack& pack, at::Tensor& out) {
+  auto [m, n, k] = sizes_of(p);
+  auto at = [](const at::Tensor& t) { return t.const_data_ptr<at::BFloat16>(); };
+  run_tiles({m, n, k, p.left.stride(0), at(p.left), at(pack.packed.tensor), p.row.defined() ? at(p.row) : nullptr,
+             out.mutable_data_ptr<at::BFloat16>()});
 }
 
 void run_plain(const ProductOperands& p, at::Tensor& out) {
@@ -108,22 +119,27 @@ void run_plain(const ProductOperands& p, at::Tensor& out) {
 at::Tensor run_form(const ProductOperands& p, Form form, const Pack* pack, at::Tensor out) {
   if (pack && form == Form::onednn) return run_onednn(p, *pack);
   if (!out.defined()) out = room(p);
-  if (pack) run_mkl(p, *pack, out);
+  if (pack && form == Form::tiles) run_by_tiles(p, *pack, out);
+  else if (pack) run_mkl(p, *pack, out);
   else run_plain(p, out);
   return out;
 }
 
+bool has_onednn() { return at::globalContext().userEnabledMkldnn() && __builtin_cpu_supports("avx512bf16"); }
+
 // In the order of what is likely best.
 std::vector<Form> forms_for(const ProductOperands& p) {
   if (p.left.scalar_type() == at::kFloat && Mkl::get().is_there()) return {Form::mkl};
-  bool has_onednn = at::globalContext().userEnabledMkldnn() && __builtin_cpu_supports("avx512bf16");
-  return has_onednn ? std::vector{Form::onednn} : std::vector<Form>();
+  std::vector<Form> forms;
+  if (has_onednn()) forms.push_back(Form::onednn);
+  if (p.left.scalar_type() == at::kBFloat16 && p.left.size(1) % 2 == 0 && has_tiles()) forms.push_back(Form::tiles);
+  return forms;
 }
 
-// TENON_FORM=packed asks for packs everywhere instead of a trial.
-bool packs_all() {
+// TENON_FORM=packed or tiles asks for packs everywhere instead of a trial: the first form, or the last.
+std::string wanted_form() {
   static const char* wanted = std::getenv("TENON_FORM");
-  return wanted && std::string(wanted) == "packed";
+  return wanted ? wanted : "";
 }
 
 // Below that a library's way of packing costs more than it saves.
@@ -151,8 +167,8 @@ double seconds_of(const std::function<void()>& f) {
 Form Product::choose(const ProductOperands& p) const {
   auto [m, n, k] = sizes_of(p);
   std::vector<Form> forms = forms_for(p);
-  if (forms.empty() || (p.right.numel() < kFewElements && !packs_all())) return Form::plain;
-  if (packs_all()) return forms[0];
+  if (forms.empty() || (p.right.numel() < kFewElements && wanted_form().empty())) return Form::plain;
+  if (!wanted_form().empty()) return wanted_form() == "tiles" ? forms.back() : forms.front();
   Key key{m, n, k, p.left.scalar_type(), p.row.defined(), at::get_num_threads()};
   Choices& all = choices();
   std::lock_guard lock(all.mutex);
@@ -167,7 +183,9 @@ Form Product::choose(const ProductOperands& p) const {
   };
   std::vector<Candidate> candidates = {{Form::plain, nullptr}};
   for (Form form : forms)
-    if (auto pack = find_pack(p.right, form, {}, packer(form))) candidates.push_back({form, pack});
+    if (auto pack =
+            find_pack(Weight::of(p.right), form, at::IntArrayRef(geometry(p.right)).vec(), [&] { return runtime::pack(p.right, form); }))
+      candidates.push_back({form, pack});
   if (candidates.size() == 1) return Form::plain;  // nothing is known of other weights
   for (int round = 0; round < kRounds; ++round)
     for (Candidate& c : candidates) c.least = std::min(c.least, seconds_of([&] { run_form(p, c.form, c.pack.get(), out); }));
@@ -179,12 +197,19 @@ Form Product::choose(const ProductOperands& p) const {
 }
 
 at::Tensor Product::run(const ProductOperands& p, at::Tensor out) const {
+  if (!gelu_.empty()) {
+    if (!has_onednn()) return {};
+    auto pack = packs_.get(Weight::of(p.right), Form::onednn, geometry(p.right), [&] { return pack_for_onednn(p.right); });
+    form_ = pack ? Form::onednn : Form::plain;
+    return pack ? run_onednn(p, *pack, gelu_) : at::Tensor();
+  }
   if (!is_chosen_.load(std::memory_order_acquire)) {
     form_ = choose(p);
     is_chosen_.store(true, std::memory_order_release);
   }
   Form form = form_.load(std::memory_order_acquire);
-  std::shared_ptr<const Pack> pack = form == Form::plain ? nullptr : packs_.get(p.right, form, {}, packer(form));
+  if (form == Form::plain) return run_form(p, form, nullptr, std::move(out));
+  auto pack = packs_.get(Weight::of(p.right), form, geometry(p.right), [&] { return runtime::pack(p.right, form); });
   return run_form(p, form, pack.get(), std::move(out));
 }
 

@@ -21,9 +21,12 @@ struct ProductOperands {
 
 class Product {
  public:
+  // `gelu`: empty, or how the result's GELU is approximated.
+  explicit Product(std::string gelu = "") : gelu_(std::move(gelu)) {}
+
   // True: `run` has no use for memory, the library makes its own.
-  bool makes_memory() const { return form_ == Form::onednn; }
-  // The result, which is `out` if that is defined and the form can write to it.
+  bool makes_memory() const { return form_ == Form::onednn || !gelu_.empty(); }
+  // The result, which is `out` if that is defined and the form can write to it; undefined where a GELU cannot be part of it.
   at::Tensor run(const ProductOperands& operands, at::Tensor out) const;
   // The form, once it is known, and its sizes.
   std::string describe() const;
@@ -31,6 +34,7 @@ class Product {
  private:
   Form choose(const ProductOperands& operands) const;
 
+  std::string gelu_;
   mutable std::atomic<Form> form_{Form::plain};
   mutable std::atomic<bool> is_chosen_{false};
   mutable PackUse packs_;

@@ -12,16 +12,31 @@ namespace {
 
 constexpr int64_t kLanes = SmallConv::kLanes;
 constexpr int kPixels = 8;  // of a row of the result, side by side
+constexpr int64_t kBlock = 96;
 
 // Pixels [x, x + count) of one row of the result, channels [first, first + kVectors * kLanes).
 template <int kVectors>
 TENON_AVX512 void run_tile(const SmallConv& c, const float* image, const float* weight, const float* bias, const float* other,
                            const float* zeros, float* out, int64_t y, int64_t x, int64_t count, int64_t first) {
-  __m512 sums[kPixels][kVectors];
+  __m512 totals[kPixels][kVectors], sums[kPixels][kVectors];
 #pragma GCC unroll 8
   for (int i = 0; i < kPixels; ++i)
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) sums[i][v] = _mm512_loadu_ps(bias + first + v * kLanes);
+    for (int v = 0; v < kVectors; ++v) {
+      totals[i][v] = _mm512_loadu_ps(bias + first + v * kLanes);
+      sums[i][v] = _mm512_setzero_ps();
+    }
+  // Every so often sums are put away, so that errors do not grow with the number of channels.
+  int64_t since = 0;
+  auto put_away = [&]() TENON_AVX512 {
+#pragma GCC unroll 8
+    for (int i = 0; i < kPixels; ++i)
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        totals[i][v] = _mm512_add_ps(totals[i][v], sums[i][v]);
+        sums[i][v] = _mm512_setzero_ps();
+      }
+  };
   int64_t padded = c.padded_outputs();
   for (int64_t ky = 0; ky < c.rows; ++ky) {
     int64_t in_y = y * c.stride[0] - c.padding[0] + ky * c.dilation[0];
@@ -33,19 +48,28 @@ TENON_AVX512 void run_tile(const SmallConv& c, const float* image, const float* 
         pixels[i] = in_x < 0 || in_x >= c.width ? zeros : image + (in_y * c.width + in_x) * c.channels;
       }
       const float* w = weight + (ky * c.columns + kx) * c.channels * padded + first;
-      for (int64_t k = 0; k < c.channels; ++k, w += padded) {
-        __m512 some[kVectors];
+      for (int64_t block = 0; block < c.channels; block += kBlock) {
+        int64_t end = std::min(c.channels, block + kBlock);
+        since += end - block;
+        if (since > kBlock) {
+          put_away();
+          since = end - block;
+        }
+        for (int64_t k = block; k < end; ++k, w += padded) {
+          __m512 some[kVectors];
 #pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) some[v] = _mm512_loadu_ps(w + v * kLanes);
+          for (int v = 0; v < kVectors; ++v) some[v] = _mm512_loadu_ps(w + v * kLanes);
 #pragma GCC unroll 8
-        for (int i = 0; i < kPixels; ++i) {
-          __m512 pixel = _mm512_set1_ps(pixels[i][k]);
+          for (int i = 0; i < kPixels; ++i) {
+            __m512 pixel = _mm512_set1_ps(pixels[i][k]);
 #pragma GCC unroll 2
-          for (int v = 0; v < kVectors; ++v) sums[i][v] = _mm512_fmadd_ps(pixel, some[v], sums[i][v]);
+            for (int v = 0; v < kVectors; ++v) sums[i][v] = _mm512_fmadd_ps(pixel, some[v], sums[i][v]);
+          }
         }
       }
     }
   }
+  put_away();
 #pragma GCC unroll 8
   for (int i = 0; i < kPixels; ++i) {
     if (i >= count) break;
@@ -54,7 +78,7 @@ TENON_AVX512 void run_tile(const SmallConv& c, const float* image, const float* 
     for (int v = 0; v < kVectors; ++v) {
       int64_t left = std::clamp<int64_t>(c.outputs - first - v * kLanes, 0, kLanes);
       auto mask = static_cast<__mmask16>(left == kLanes ? 0xffff : (1u << left) - 1);
-      __m512 sum = sums[i][v];
+      __m512 sum = totals[i][v];
       if (other) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, other + at + v * kLanes));
       // As libtorch has it: NaN stays NaN.
       if (c.has_relu) sum = _mm512_mask_mov_ps(_mm512_setzero_ps(), _mm512_cmp_ps_mask(sum, _mm512_setzero_ps(), _CMP_NLE_UQ), sum);

@@ -27,6 +27,7 @@ struct Range {
 // A product of matrices, [m, k] by [k, n], and the row that is added to each of its rows, if any.
 struct Product {
   ValueId left = kNoValue, right = kNoValue, row = kNoValue;
+  std::string gelu;  // "none" or "tanh": of all that, its GELU so approximated
 };
 
 // A convolution of images. Inputs, in this order: image, weight, bias if any, a norm's scale, shift, mean and variance if any, what is

@@ -6,6 +6,7 @@
 #include "ops/lowerable.h"
 #include "ops/pieces.h"
 #include "passes/fusion/kept.h"
+#include "passes/fusion/users.h"
 
 namespace tenon::passes {
 namespace {
@@ -15,14 +16,7 @@ using ir::ValueId;
 
 class Finder {
  public:
-  explicit Finder(const ir::Graph& graph) : graph_(graph), kept_(graph), user_(graph.values.size(), kNobody) {
-    auto use = [&](ValueId id, size_t by) { user_[id] = user_[id] == kNobody || user_[id] == by ? by : kMany; };
-    for (size_t i = 0; i < graph.nodes.size(); ++i) ir::for_each_operand(graph.nodes[i], [&](ValueId id) { use(id, i); });
-    for (ValueId id : graph.outputs)
-      if (id != kNoValue) user_[id] = kMany;
-    for (const auto* writes : {&graph.write_backs, &graph.forward_write_backs})
-      for (const ir::WriteBack& write : *writes) user_[write.value] = kMany;
-  }
+  explicit Finder(const ir::Graph& graph) : graph_(graph), kept_(graph), users_(graph) {}
 
   std::vector<ir::Group> run() {
     std::vector<ir::Group> out;
@@ -32,8 +26,6 @@ class Finder {
   }
 
  private:
-  static constexpr size_t kNobody = SIZE_MAX, kMany = SIZE_MAX - 1;
-
   const ir::TensorType& type(ValueId id) const { return graph_.values[id].type; }
 
   bool is_row(ValueId id, int64_t size) const {
@@ -56,8 +48,8 @@ class Finder {
 
   // The only node that reads this value, if it is not part of another group.
   const ir::Node* next(ValueId id, const char* op) const {
-    size_t user = user_[id];
-    if (user >= kMany || graph_.nodes[user].op != op || std::count(taken_.begin(), taken_.end(), user)) return nullptr;
+    size_t user = users_.only(id);
+    if (user == Users::kNone || graph_.nodes[user].op != op || std::count(taken_.begin(), taken_.end(), user)) return nullptr;
     return &graph_.nodes[user];
   }
 
@@ -120,7 +112,7 @@ class Finder {
 
   const ir::Graph& graph_;
   Kept kept_;
-  std::vector<size_t> user_;  // per value: the node that reads it, kNobody, or kMany
+  Users users_;
   std::vector<size_t> taken_;
 };
 

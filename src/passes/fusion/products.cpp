@@ -1,7 +1,9 @@
 #include "passes/fusion/products.h"
 
 #include "ir/graph/node.h"
+#include "ops/lowerable.h"
 #include "passes/fusion/kept.h"
+#include "passes/fusion/users.h"
 
 namespace tenon::passes {
 namespace {
@@ -15,10 +17,57 @@ bool is_dense(const ir::TensorType& type) { return is_in_order(type) || (type.st
 
 bool is_one(const ir::Node& node, size_t index) { return ir::plain_text(node.args[index]) == "1"; }
 
+// The sum that a node makes of this value and something else, in place or not; kNoValue if it is no such node.
+ValueId sum_of(const ir::Graph& graph, const ir::Node& node, ValueId value) {
+  if (node.op == "aten::add.Tensor" && ir::makes_one(graph, node) && is_one(node, 2)) return ir::only_result(node);
+  bool in_place =
+      node.op == "aten::add_.Tensor" && !node.ordered && is_one(node, 2) && node.writes.size() == 1 && node.writes[0].before == value;
+  return in_place ? node.writes[0].after : kNoValue;
+}
+
+// A row that is added to a product in bf16, maybe to a view of it, is part of it, and so is a GELU of the sum; unless another kernel
+// behind it takes the addition in. In f32 neither is cheaper there.
+void take_row(const ir::Graph& graph, const Users& users, const Kept& is_kept, ir::Group& group) {
+  const ir::TensorType& product = graph.values[group.outputs[0]].type;
+  if (product.dtype != ir::DType::bf16) return;
+  ValueId value = group.outputs[0];
+  std::vector<size_t> nodes;
+  size_t next = users.only(value);
+  if (next != Users::kNone && (graph.nodes[next].op == "aten::view" || graph.nodes[next].op == "aten::_unsafe_view")) {
+    nodes.push_back(next);
+    value = ir::only_result(graph.nodes[next]);
+    next = value == kNoValue ? Users::kNone : users.only(value);
+  }
+  ValueId sum = next == Users::kNone ? kNoValue : sum_of(graph, graph.nodes[next], value);
+  if (sum == kNoValue) return;
+  ValueId a = ir::operand(graph.nodes[next], 0), b = ir::operand(graph.nodes[next], 1), row = a == value ? b : a;
+  if (a == b || row == kNoValue || !is_kept(row)) return;
+  const ir::TensorType &type = graph.values[row].type, &result = graph.values[sum].type;
+  if (type.dtype != product.dtype || type.sizes != std::vector<int64_t>{product.sizes[1]} || !is_in_order(type) || !is_in_order(result) ||
+      result.sizes != graph.values[value].type.sizes || result.sizes.back() != product.sizes[1] || result.dtype != product.dtype)
+    return;
+  nodes.push_back(next);
+  size_t last = users.only(sum);
+  if (last != Users::kNone && graph.nodes[last].op == "aten::gelu" && ir::makes_one(graph, graph.nodes[last])) {
+    nodes.push_back(last);
+    sum = ir::only_result(graph.nodes[last]);
+    if (!is_in_order(graph.values[sum].type)) return;
+    group.product->gelu = ir::plain_text(graph.nodes[last].args[1]);
+  } else {
+    for (size_t user : users.of(sum))
+      if (ops::lowerable(graph, graph.nodes[user])) return;
+  }
+  group.nodes.insert(group.nodes.end(), nodes.begin(), nodes.end());
+  group.inputs.push_back(row);
+  group.outputs = {sum};
+  group.product->row = row;
+}
+
 }  // namespace
 
 std::vector<ir::Group> find_products(const ir::Graph& graph) {
   Kept is_kept(graph);
+  Users users(graph);
   std::vector<ir::Group> out;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const ir::Node& node = graph.nodes[i];
@@ -40,6 +89,7 @@ std::vector<ir::Group> find_products(const ir::Graph& graph) {
     ir::Group group{.nodes = {i}, .inputs = {product.left, product.right}, .outputs = {ir::only_result(node)}, .sizes = result.sizes};
     if (has_row) group.inputs.push_back(product.row);
     group.product = product;
+    if (!has_row) take_row(graph, users, is_kept, group);
     out.push_back(std::move(group));
   }
   return out;
