@@ -93,6 +93,12 @@ Ways ways_of(Model model, std::vector<Tensor> inputs, torch::ScalarType dtype, b
   options.trust = Trust::pure;
   auto pure = std::make_shared<Compiled<decltype(forward)>>(compile(forward, options));
   ways["tenon_pure"] = [=] { return (*pure)(inputs); };
+  options.mode = Mode::reduce_overhead;
+  auto lean = std::make_shared<Compiled<decltype(forward)>>(compile(forward, options));
+  ways["tenon_lean"] = [=] { return (*lean)(inputs); };
+  options.mode = Mode::max_autotune;
+  auto tuned = std::make_shared<Compiled<decltype(forward)>>(compile(forward, options));
+  ways["tenon_tuned"] = [=] { return (*tuned)(inputs); };
   if (const char* wanted = std::getenv("TENON_BENCH_EXPLAIN")) {
     for (int i = 0; i < 4; ++i) ways["tenon"]();
     std::fprintf(stderr, "%s\n", std::string(wanted) == "json" ? explain(*checked).json().c_str() : explain(*checked).text().c_str());

@@ -1,7 +1,8 @@
 // Whole models beside eager, on all cores: how long a compile takes, how fast inference and training
-// are. `bench_models compile|memory|train` runs a part.
+// are. `bench_models compile|memory|modes|train` runs a part.
 #include <c10/core/CPUAllocator.h>
 #include <tenon/compile.h>
+#include <tenon/control.h>
 #include <tenon/inspect.h>
 
 #include <chrono>
@@ -151,6 +152,26 @@ void bench_memory(const std::string& name, Model model, const Tensor& input) {
   if (std::getenv("TENON_BENCH_EXPLAIN")) std::fprintf(stderr, "%zu of it the arena\n%s\n", arena, explain(compiled).text().c_str());
 }
 
+// What packs take, and how long max_autotune tries.
+void bench_modes() {
+  torch::NoGradGuard no_grad;
+  Bert model((BertSizes()));
+  model->eval();
+  double weights = 0;
+  for (const Tensor& p : model->parameters()) weights += static_cast<double>(p.nbytes());
+  Tensor ids = random_ids(1, 30522);
+  auto standard = compile(model);
+  double usual = 0, first = 0;
+  for (int i = 0; i < 4; ++i) usual = wall_of([&] { standard(ids); });
+  report("packs bert", static_cast<double>(stats().pack_bytes) / weights, "x weights", 0, 0);
+  Options options;
+  options.mode = Mode::max_autotune;
+  auto tuned = compile(model, options);
+  for (int i = 0; i < 4; ++i) first = std::max(first, wall_of([&] { tuned(ids); }));
+  report("max_autotune bert", first, "s", usual, first);
+  if (std::getenv("TENON_BENCH_EXPLAIN")) std::fprintf(stderr, "%s\n", explain(tuned).text().c_str());
+}
+
 // One step of a user's loop: forward, backward, AdamW.
 struct Trainer {
   Llama model;
@@ -213,6 +234,7 @@ int main(int argc, char** argv) {
     bench_memory("vit", Vit(BertSizes{.layers = 3}), torch::randn({1, 3, 224, 224}));
     bench_memory("resnet50", ResNet50(), torch::randn({1, 3, 224, 224}));
   }
+  if (part.empty() || part == "modes") bench_modes();
   if (part.empty() || part == "train") {
     bench_training("train llama lora f32", torch::kFloat);
     bench_training("train llama lora bf16", torch::kBFloat16);

@@ -39,6 +39,14 @@ enum class Dynamic {
   yes,        // the same from the start
 };
 
+// What backend `native` may spend to be faster.
+enum class Mode {
+  standard,         // what torch.compile calls default: memory is shared with other compiled functions
+  reduce_overhead,  // the memory of a call is kept for the next one, results too if nobody holds them: nothing is allocated or
+                    // dispatched but by the library calls that `explain` lists
+  max_autotune,     // the same; besides, the first call tries what else each step could be run by
+};
+
 struct Options {
   // none, eager, aot_eager, aten, native (in a build without code generation the same as aten), or one from register_backend
   std::string backend = "native";
@@ -48,7 +56,9 @@ struct Options {
   std::vector<Watched> watch;     // modules, tensors and numbers that a callable depends on
   size_t recompile_limit = 16;    // recordings; after them, calls that none fits run as they are
   Dynamic dynamic = Dynamic::automatic;
-  double verify = 0;  // this fraction of a graph's runs is compared with plain interpretation
+  Mode mode = Mode::standard;
+  double tuning_seconds = 20;  // that max_autotune may take for a graph; a terminal is told how far it is
+  double verify = 0;           // this fraction of a graph's runs is compared with plain interpretation
 };
 
 namespace detail {
@@ -57,12 +67,12 @@ class Region;  // src/driver/region.h
 
 struct Answer {
   std::shared_ptr<const std::any> prototype;  // the result with its tensors taken out; null: not answered
-  std::vector<at::Tensor> tensors;
+  c10::SmallVector<at::Tensor, 4> tensors;
 };
 
 // What a recorded run left: pointers to the tensors in its result, and the prototype.
 struct Outcome {
-  std::vector<at::Tensor*> tensors;
+  TensorPlaces tensors;
   std::shared_ptr<const std::any> prototype;
 };
 

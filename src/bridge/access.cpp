@@ -76,6 +76,11 @@ c10::Storage lend(const void* begin, size_t bytes, c10::StorageImpl* owner) {
   return {c10::Storage::use_byte_size_t(), bytes, std::move(memory), nullptr, /*resizable=*/false};
 }
 
+void lend_again(const at::Tensor& tensor, const void* begin, c10::StorageImpl* owner) {
+  c10::DataPtr& memory = tensor.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks();
+  if (memory.get() != begin || memory.get_context() != owner) memory = {const_cast<void*>(begin), owner, &owns_nothing, c10::kCPU};
+}
+
 c10::StorageImpl* owner_of(const at::Tensor& tensor) {
   c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
   c10::DataPtr& memory = storage->_mutable_data_ptr_no_checks();

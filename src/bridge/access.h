@@ -36,6 +36,8 @@ void change(c10::StorageImpl* storage);
 
 // A storage over memory of another one, and that other one.
 c10::Storage lend(const void* begin, size_t bytes, c10::StorageImpl* owner);
+// A tensor over a lent storage, over other memory from now on.
+void lend_again(const at::Tensor& tensor, const void* begin, c10::StorageImpl* owner);
 c10::StorageImpl* owner_of(const at::Tensor& tensor);
 // The tensor over a lent storage, for a library that asks for a mutable pointer only to read.
 at::Tensor lent(const at::Tensor& tensor);

@@ -173,9 +173,12 @@ at::Tensor empty_of(const ir::TensorType& type) {
 }
 
 at::Tensor tensor_at(void* memory, const ir::TensorType& type) {
+  auto bytes = static_cast<size_t>(ir::extent_of(type) * ir::dtype_size(type.dtype));
+  return tensor_in({c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(memory, c10::kCPU)}, type);
+}
+
+at::Tensor tensor_in(c10::Storage storage, const ir::TensorType& type) {
   auto dtype = c10::scalarTypeToTypeMeta(from_dtype(type.dtype));
-  size_t bytes = static_cast<size_t>(ir::extent_of(type)) * dtype.itemsize();
-  c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(memory, c10::kCPU));
   auto out = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), dtype);
   out.unsafeGetTensorImpl()->set_sizes_and_strides(type.sizes, type.strides, type.offset);
   return out;

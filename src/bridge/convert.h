@@ -32,6 +32,7 @@ c10::OperatorHandle find_op(const std::string& name);
 // strides and storage offset.
 at::Tensor empty_of(const ir::TensorType& type);
 at::Tensor tensor_at(void* memory, const ir::TensorType& type);  // whose memory is somebody else's
+at::Tensor tensor_in(c10::Storage storage, const ir::TensorType& type);
 at::Tensor copy_keeping_layout(const at::Tensor& tensor);
 
 // Between tensors of one layout, each memory once.

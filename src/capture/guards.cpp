@@ -76,7 +76,7 @@ Guards::TensorGuard Guards::guard_of(const at::Tensor& tensor) {
 }
 
 Guards::Guards(const detail::Leaves& in, WatchedNumbers watched)
-    : settings_(Settings::now()), numbers_(in.numbers), texts_(in.texts), watched_(std::move(watched)) {
+    : settings_(Settings::now()), numbers_(in.numbers.begin(), in.numbers.end()), texts_(in.texts), watched_(std::move(watched)) {
   for (const at::Tensor* tensor : in.tensors) arguments_.push_back(guard_of(*tensor));
   for (auto& [name, number] : watched_) watched_values_.push_back(number());
 }
@@ -224,7 +224,7 @@ bool Guards::check(const detail::Leaves& in, GuardFailure* failure) const {
   if (!check_settings(kind)) return fail(kind, guard_meaning(kind));
   if (in.tensors.size() != arguments_.size() || in.numbers.size() != numbers_.size() || in.texts.size() != texts_.size()) {
     if (enabled(GuardKind::structure) || in.tensors.size() < arguments_.size()) return fail(GuardKind::structure, "the arguments");
-  } else if (in.numbers != numbers_ && enabled(GuardKind::number)) {
+  } else if (!std::equal(numbers_.begin(), numbers_.end(), in.numbers.begin()) && enabled(GuardKind::number)) {
     return fail(GuardKind::number, "a number in the arguments");
   }
   if (in.texts != texts_ && enabled(GuardKind::text)) return fail(GuardKind::text, "a string in the arguments");

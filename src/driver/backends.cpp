@@ -1,6 +1,7 @@
 #include "driver/backends.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 
@@ -12,7 +13,7 @@
 #include "driver/stats.h"
 #include "ir/graph/print.h"
 #include "planner/reuse.h"
-#include "runtime/widen.h"
+#include "runtime/tuner.h"
 
 namespace tenon {
 namespace {
@@ -69,6 +70,15 @@ std::vector<at::Tensor> run_op_by_op(const runtime::Interpreter& interpreter, st
   return interpreter.run(std::move(inputs), runtime::RunMode::kernels, scalars);
 }
 
+// TENON_MODE asks for a mode where a program asks for none.
+Mode mode_of(const Options& options) {
+  static const char* wanted = std::getenv("TENON_MODE");
+  if (!wanted || options.mode != Mode::standard) return options.mode;
+  if (wanted == std::string("reduce_overhead")) return Mode::reduce_overhead;
+  if (wanted == std::string("max_autotune")) return Mode::max_autotune;
+  throw UserError(ErrorCode::backend, "TENON_MODE=" + std::string(wanted) + ": there are reduce_overhead and max_autotune");
+}
+
 }  // namespace
 
 std::vector<at::Tensor> Executable::run(std::vector<at::Tensor> inputs, runtime::RunMode mode, c10::ArrayRef<double> scalars) const {
@@ -80,6 +90,7 @@ std::vector<at::Tensor> Executable::run(std::vector<at::Tensor> inputs, runtime:
 }
 
 std::vector<at::Tensor> Executable::run_kernels(std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) const {
+  if (kernels_ && tuning_seconds_ > 0 && !is_tuned_.exchange(true)) tune(*kernels_, inputs, scalars, tuning_seconds_);
   if (kernels_) return kernels_->run(std::move(inputs), runtime::RunMode::kernels, scalars);
   if (!own_) return op_by_op_->run(std::move(inputs), runtime::RunMode::kernels, scalars);
   if (scalars.empty()) scalars = graph().scalars;
@@ -89,6 +100,16 @@ std::vector<at::Tensor> Executable::run_kernels(std::vector<at::Tensor> inputs, 
     inputs.push_back(std::move(numbers));
   }
   return own_(std::move(inputs));
+}
+
+std::vector<Explanation::Kernel> Executable::kernels() const {
+  std::vector<Explanation::Kernel> out = notes_;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const runtime::KernelStep& step = kernels_->kernels()[i];
+    if (step.product) out[i].call += ", " + step.product->describe();
+    else if (*step.code > 0) out[i].name += ", " + step.codes[*step.code].name;
+  }
+  return out;
 }
 
 BackendKind backend_kind(const std::string& name) {
@@ -122,9 +143,12 @@ std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph,
   ir::Reuse reuse = options.backend == "eager" ? planner::no_reuse(graph) : planner::plan_reuse(graph);
   Native fused;
   std::shared_ptr<const runtime::Interpreter> kernels;
+  Mode mode = mode_of(options);
+  bool is_tuned = native && mode == Mode::max_autotune && keeps_weights && runtime::is_repeatable(graph);
+  double tuning_seconds = is_tuned ? options.tuning_seconds : 0;
   if (native) {
-    fused = make_native(graph, options.verify, keeps_weights, quarantine);
-    kernels = interpret(fused, resources);
+    fused = make_native(graph, {options.verify, keeps_weights, tuning_seconds > 0}, quarantine);
+    kernels = interpret(fused, resources, mode != Mode::standard);
   }
   auto op_by_op = std::make_shared<const runtime::Interpreter>(std::move(graph), std::move(reuse), resources, off);
   Runner own;
@@ -138,7 +162,8 @@ std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph,
                [op_by_op](std::vector<at::Tensor> inputs) { return run_op_by_op(*op_by_op, std::move(inputs)); });
   }
   return std::make_shared<const Executable>(std::move(op_by_op), std::move(kernels), std::move(own), std::move(verifier),
-                                            std::move(quarantine), std::move(passes), std::move(fused.notes), std::move(fused.left));
+                                            std::move(quarantine), std::move(passes), std::move(fused.notes), std::move(fused.left),
+                                            tuning_seconds);
 }
 
 }  // namespace driver

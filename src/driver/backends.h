@@ -19,7 +19,7 @@ class Executable {
   // `kernels` may be null, `own` empty: then every node is a call of ATen.
   Executable(std::shared_ptr<const runtime::Interpreter> op_by_op, std::shared_ptr<const runtime::Interpreter> kernels, Runner own,
              std::shared_ptr<const Verifier> verifier, std::shared_ptr<const Quarantine> quarantine, std::vector<passes::PassRun> passes,
-             std::vector<Explanation::Kernel> notes, std::vector<Explanation::Call> left)
+             std::vector<Explanation::Kernel> notes, std::vector<Explanation::Call> left, double tuning_seconds)
       : op_by_op_(std::move(op_by_op)),
         kernels_(std::move(kernels)),
         own_(std::move(own)),
@@ -27,7 +27,8 @@ class Executable {
         quarantine_(std::move(quarantine)),
         passes_(std::move(passes)),
         notes_(std::move(notes)),
-        left_(std::move(left)) {}
+        left_(std::move(left)),
+        tuning_seconds_(tuning_seconds) {}
 
   // `scalars`: one per scalar of the graph, or none for the recorded ones.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, runtime::RunMode mode, c10::ArrayRef<double> scalars = {}) const;
@@ -35,10 +36,14 @@ class Executable {
   // What the passes did to the graph; empty where none ran.
   const std::vector<passes::PassRun>& passes() const { return passes_; }
   // What `native` made of it.
-  const std::vector<Explanation::Kernel>& kernels() const { return notes_; }
+  std::vector<Explanation::Kernel> kernels() const;
   const std::vector<Explanation::Call>& left() const { return left_; }
   size_t arena_bytes() const { return kernels_ ? static_cast<size_t>(kernels_->arena_bytes()) : 0; }
-  // All that a run is, or null if it is more.
+  // All that a run is, or null if it is more; so is the other.
+  const runtime::Interpreter* direct() const {
+    bool is_more = verifier_ || quarantine_->is_on() || (tuning_seconds_ > 0 && !is_tuned_);
+    return is_more ? nullptr : kernels_.get();
+  }
   const runtime::FlatPlan* flat() const { return kernels_ && !verifier_ && !quarantine_->is_on() ? kernels_->flat() : nullptr; }
   // Why it does not serve any more, or nothing.
   std::string quarantine() const { return quarantine_->report(); }
@@ -54,6 +59,8 @@ class Executable {
   std::vector<passes::PassRun> passes_;
   std::vector<Explanation::Kernel> notes_;
   std::vector<Explanation::Call> left_;
+  double tuning_seconds_;  // of its first run, or 0
+  mutable std::atomic<bool> is_tuned_{false};
   mutable std::atomic<size_t> runs_{0};
 };
 

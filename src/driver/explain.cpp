@@ -54,7 +54,8 @@ void add_parts(Recording& recording, const std::string& name, std::vector<Explan
 }
 
 void add_kernels(const Executable& executable, Explanation::Graph& out) {
-  out.kernels.insert(out.kernels.end(), executable.kernels().begin(), executable.kernels().end());
+  auto kernels = executable.kernels();
+  out.kernels.insert(out.kernels.end(), kernels.begin(), kernels.end());
   out.left.insert(out.left.end(), executable.left().begin(), executable.left().end());
   out.arena_bytes = std::max(out.arena_bytes, executable.arena_bytes());
 }

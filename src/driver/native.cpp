@@ -27,6 +27,7 @@
 #include "passes/runner.h"
 #include "planner/arena.h"
 #include "planner/reuse.h"
+#include "runtime/tuner.h"
 #ifdef TENON_NATIVE
 #include "codegen/codegen.h"
 #endif
@@ -60,14 +61,15 @@ codegen::Tier chosen_tier() {
 // Code by the text of its kernel, for as long as somebody uses it.
 class Codes {
  public:
-  CodePointer get(const std::string& key, const ir::loop::Kernel& kernel) {
+  CodePointer get(const std::string& kernel_key, const ir::loop::Kernel& kernel, codegen::Tier tier) {
+    std::string key = kernel_key + codegen::tier_name(tier);
     {
       std::lock_guard lock(mutex_);
       if (auto known = codes_.find(key); known != codes_.end())
         if (CodePointer code = known->second.lock()) return code;
     }
     ir::loop::verify(kernel);
-    CodePointer code = codegen::compile(kernel, chosen_tier());
+    CodePointer code = codegen::compile(kernel, tier);
     std::lock_guard lock(mutex_);
     std::erase_if(codes_, [](const auto& entry) { return entry.second.expired(); });
     codes_[key] = code;
@@ -87,40 +89,41 @@ Codes& all_codes() {
 // A line on the terminal that counts, if there is one and it takes more than a second.
 class Progress {
  public:
-  explicit Progress(size_t all) : all_(all), is_shown_(isatty(STDERR_FILENO)) {}
+  Progress(size_t all, const char* what) : all_(all), what_(what), is_shown_(isatty(STDERR_FILENO)) {}
   ~Progress() {
     if (was_shown_) std::fprintf(stderr, "\n");
   }
-  void step() {
+  void step(size_t by = 1) {
     std::lock_guard lock(mutex_);
-    ++done_;
+    done_ += by;
     if (!is_shown_ || std::chrono::steady_clock::now() - start_ < std::chrono::seconds(1)) return;
     was_shown_ = true;
-    std::fprintf(stderr, "\rtenon: %zu of %zu kernels compiled", done_, all_);
+    std::fprintf(stderr, "\rtenon: %zu of %zu %s", done_, all_, what_);
   }
 
  private:
   size_t all_, done_ = 0;
+  const char* what_;
   bool is_shown_, was_shown_ = false;
   std::mutex mutex_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 // On all cores: kernels have nothing to do with each other.
-std::vector<CodePointer> compile_all(const std::vector<loops::Lowered>& lowered, const std::vector<std::string>& keys) {
+std::vector<CodePointer> compile_all(const std::vector<loops::Lowered>& lowered, const std::vector<std::string>& keys, codegen::Tier tier) {
   std::map<std::string, size_t> first;  // of equal ones
   std::vector<size_t> work;
   for (size_t i = 0; i < keys.size(); ++i)
     if (first.emplace(keys[i], i).second) work.push_back(i);
   std::vector<CodePointer> out(keys.size());
   std::atomic<size_t> next{0};
-  Progress progress(work.size());
+  Progress progress(work.size(), "kernels compiled");
   std::mutex mutex;
   std::exception_ptr failure;
   auto compile = [&] {
     try {
       for (size_t w; (w = next++) < work.size();) {
-        out[work[w]] = all_codes().get(keys[work[w]], lowered[work[w]].kernel);
+        out[work[w]] = all_codes().get(keys[work[w]], lowered[work[w]].kernel, tier);
         progress.step();
       }
     } catch (...) {
@@ -163,14 +166,6 @@ std::string name_of(const ir::Graph& call) {
   return it == call.nodes.end() ? "other ops" : it->op;
 }
 
-// Views are left too, but do nothing.
-bool is_view(const ir::Graph& graph, const ir::Node& node) {
-  bool out = !node.results.empty() && node.writes.empty();
-  for (const ir::Result& result : node.results)
-    for (ir::ValueId id : result.ids) out &= id != ir::kNoValue && graph.values[id].alias_of != ir::kNoValue;
-  return out;
-}
-
 // Whether it reads or makes nothing but tensors without elements.
 bool is_empty(const ir::Graph& graph, const ir::Node& node) {
   bool reads = false, reads_some = false, makes_some = false;
@@ -185,7 +180,7 @@ bool is_empty(const ir::Graph& graph, const ir::Node& node) {
 std::vector<Explanation::Call> left_to_aten(const ir::Graph& fused) {
   std::vector<Explanation::Call> out;
   for (const ir::Node& node : fused.nodes) {
-    if (ir::is_fused(node) || is_view(fused, node)) continue;
+    if (ir::is_fused(node) || ir::is_view(fused, node)) continue;
     std::string why = ops::has_row(node.op) ? "its row is not for these types or sizes" : "no row";
     if (is_empty(fused, node)) why = "no elements";
     if (node.op == "aten::cat") why = "ATen's copy is as fast";
@@ -221,10 +216,21 @@ runtime::KernelStep::Ops by_aten(const ir::Graph& graph, const ir::Group& group)
   };
 }
 
-runtime::KernelStep make_step(const ir::Graph& graph, const ir::Group& group, const loops::Lowered& lowered, const CodePointer& code) {
-  runtime::KernelStep step{code->run, code, {}, lowered.sizes, lowered.iterations};
+// On all threads that are worth it, on one, and with narrower vectors.
+std::vector<runtime::Code> codes_of(const loops::Lowered& lowered, const CodePointer& code, const CodePointer& narrow) {
+  int64_t shared = std::max<int64_t>(1, grain() * lowered.iterations / std::max<int64_t>(1, lowered.elements)), whole = lowered.iterations;
+  std::vector<runtime::Code> codes = {{"", code->run, code, shared}};
+  if (!narrow) return codes;
+  int64_t other = whole > shared ? whole : std::max<int64_t>(1, whole / 2);
+  codes.push_back({whole > shared ? "on one thread" : "on two threads", code->run, code, other});
+  codes.push_back({"256 bits", narrow->run, narrow, shared});
+  return codes;
+}
+
+runtime::KernelStep make_step(const ir::Graph& graph, const ir::Group& group, const loops::Lowered& lowered,
+                              std::vector<runtime::Code> codes) {
+  runtime::KernelStep step{.codes = std::move(codes), .sizes = lowered.sizes, .iterations = lowered.iterations};
   for (const loops::Number& number : lowered.numbers) step.numbers.emplace_back(number.scalar, number.known);
-  step.grain = std::max<int64_t>(1, grain() * lowered.iterations / std::max<int64_t>(1, lowered.elements));
   for (const ir::Range& range : group.ranges) {
     auto input = std::find(group.inputs.begin(), group.inputs.end(), range.index) - group.inputs.begin();
     step.ranges.push_back({static_cast<size_t>(input), range.extent, range.exempt});
@@ -273,9 +279,9 @@ runtime::KernelStep make_product(const ir::Graph& graph, const ir::Group& group)
 
 runtime::KernelStep make_call(const ir::Graph& graph, const ir::Group& group) {
   runtime::KernelStep step;
-  Native fused = make_native(*group.call, 0, /*keeps_weights=*/false, std::make_shared<Quarantine>());
-  step.call = [call = interpret(fused, {}), ops = interpret(ir::subgraph(graph, group)), outputs = group.outputs.size()](
-                  std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) {
+  Native fused = make_native(*group.call, {}, std::make_shared<Quarantine>());
+  step.call = [call = interpret(fused, {}, /*keeps_memory=*/false), ops = interpret(ir::subgraph(graph, group)),
+               outputs = group.outputs.size()](std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) {
     try {
       std::vector<at::Tensor> results = call->run(inputs, runtime::RunMode::kernels, scalars);
       if (results.size() == outputs || tells_yes(results.back())) {
@@ -296,25 +302,26 @@ bool is_kernel(const ir::Group& group) { return !group.call && !group.product &&
 
 }  // namespace
 
-Native make_native(const ir::Graph& original, double verify, bool keeps_weights, std::shared_ptr<Quarantine> quarantine) {
+Native make_native(const ir::Graph& original, const NativeOptions& options, std::shared_ptr<Quarantine> quarantine) {
   bool check_all = checks_all();
-  ir::Graph graph = keeps_weights && !passes::is_skipped("fuse") ? passes::prefer_channels_last(original) : original;
-  std::vector<ir::Group> groups = passes::find_groups(graph, passes::is_skipped("fuse"), keeps_weights);
+  ir::Graph graph = options.keeps_weights && !passes::is_skipped("fuse") ? passes::prefer_channels_last(original) : original;
+  std::vector<ir::Group> groups = passes::find_groups(graph, passes::is_skipped("fuse"), options.keeps_weights);
   std::vector<loops::Lowered> lowered;  // of those that are no calls
   for (size_t g = 0; g < groups.size() && is_kernel(groups[g]); ++g)
     lowered.push_back(loops::lower(graph, groups[g], graph.name + "_" + std::to_string(g)));
   std::vector<std::string> keys;
   for (const loops::Lowered& l : lowered) keys.push_back(ir::loop::key(l.kernel));
-  std::vector<CodePointer> codes = compile_all(lowered, keys);
+  std::vector<CodePointer> codes = compile_all(lowered, keys, chosen_tier()), narrow(codes.size());
+  if (options.for_trials && chosen_tier() > codegen::Tier::avx2) narrow = compile_all(lowered, keys, codegen::Tier::avx2);
   Native native;
   for (size_t g = 0; g < groups.size(); ++g) {
     bool is_call = g >= lowered.size();
     runtime::KernelStep step = groups[g].product       ? make_product(graph, groups[g])
                                : groups[g].convolution ? make_convolution(graph, groups[g])
                                : is_call               ? make_call(graph, groups[g])
-                                                       : make_step(graph, groups[g], lowered[g], codes[g]);
-    if (check_all || verify > 0) {
-      auto check = std::make_shared<const KernelCheck>(graph, groups[g], check_all ? 1 : verify, check_all, step, quarantine);
+                                                       : make_step(graph, groups[g], lowered[g], codes_of(lowered[g], codes[g], narrow[g]));
+    if (check_all || options.verify > 0) {
+      auto check = std::make_shared<const KernelCheck>(graph, groups[g], check_all ? 1 : options.verify, check_all, step, quarantine);
       step.check = [check](auto inputs, auto outputs, auto scalars) { (*check)(inputs, outputs, scalars); };
     }
     native.kernels.push_back(std::move(step));
@@ -334,7 +341,7 @@ Native make_native(const ir::Graph& original, double verify, bool keeps_weights,
   return native;
 }
 
-std::shared_ptr<const runtime::Interpreter> interpret(Native& native, const std::vector<c10::IValue>& resources) {
+std::shared_ptr<const runtime::Interpreter> interpret(Native& native, const std::vector<c10::IValue>& resources, bool keeps_memory) {
   ir::Reuse reuse = planner::plan_reuse(native.graph);
   ir::Arena arena;
   if (!passes::is_skipped("arena"))
@@ -342,15 +349,27 @@ std::shared_ptr<const runtime::Interpreter> interpret(Native& native, const std:
         native.graph, reuse,
         {[&](const ir::Node& node) { return takes_memory(native, node); }, [&](const ir::Node& node) { return shared_by(native, node); }});
   return std::make_shared<const runtime::Interpreter>(std::move(native.graph), std::move(reuse), resources, capture::keys_above_backends(),
-                                                      std::move(native.kernels), std::move(arena));
+                                                      std::move(native.kernels), std::move(arena), keeps_memory);
+}
+
+void tune(const runtime::Interpreter& interpreter, const std::vector<at::Tensor>& inputs, c10::ArrayRef<double> scalars, double seconds) {
+  Progress progress(100, "% of max_autotune's trials");
+  size_t shown = 0;
+  runtime::tune(interpreter, inputs, scalars, seconds, [&](double done) {
+    auto percent = static_cast<size_t>(100 * done);
+    progress.step(percent - std::exchange(shown, percent));
+  });
 }
 
 std::string llvm_text(const std::string& kernel) { return codegen::llvm_text(ir::loop::parse_kernel(kernel), chosen_tier()); }
 std::string assembly(const std::string& kernel) { return codegen::assembly(ir::loop::parse_kernel(kernel), chosen_tier()); }
 bool has_native() { return true; }
 #else
-Native make_native(const ir::Graph&, double, bool, std::shared_ptr<Quarantine>) { throw InternalError("this build generates no code"); }
-std::shared_ptr<const runtime::Interpreter> interpret(Native&, const std::vector<c10::IValue>&) { return nullptr; }
+Native make_native(const ir::Graph&, const NativeOptions&, std::shared_ptr<Quarantine>) {
+  throw InternalError("this build generates no code");
+}
+std::shared_ptr<const runtime::Interpreter> interpret(Native&, const std::vector<c10::IValue>&, bool) { return nullptr; }
+void tune(const runtime::Interpreter&, const std::vector<at::Tensor>&, c10::ArrayRef<double>, double) {}
 std::string llvm_text(const std::string&) { return ""; }
 std::string assembly(const std::string&) { return ""; }
 bool has_native() { return false; }

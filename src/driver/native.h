@@ -26,12 +26,19 @@ struct Native {
 // False in a build without code generation.
 bool has_native();
 
-// Equal kernels are compiled once in a process. `verify`: the fraction of runs that are compared with ATen.
-// `keeps_weights`: what the program keeps hardly ever changes, so it may be packed.
-Native make_native(const ir::Graph& graph, double verify, bool keeps_weights, std::shared_ptr<Quarantine> quarantine);
+struct NativeOptions {
+  double verify = 0;           // the fraction of runs that are compared with ATen
+  bool keeps_weights = false;  // what the program keeps hardly ever changes, so it may be packed
+  bool for_trials = false;     // kernels are compiled in all the ways that a trial may choose from
+};
+// Equal kernels are compiled once in a process.
+Native make_native(const ir::Graph& graph, const NativeOptions& options, std::shared_ptr<Quarantine> quarantine);
 
-// On a static plan of memory. Takes the graph and the kernels out.
-std::shared_ptr<const runtime::Interpreter> interpret(Native& native, const std::vector<c10::IValue>& resources);
+// On a static plan of memory, which is kept between runs or not. Takes the graph and the kernels out.
+std::shared_ptr<const runtime::Interpreter> interpret(Native& native, const std::vector<c10::IValue>& resources, bool keeps_memory);
+
+// Runs a graph, which may run more than once for one call, in all its ways and leaves it in the fastest.
+void tune(const runtime::Interpreter& interpreter, const std::vector<at::Tensor>& inputs, c10::ArrayRef<double> scalars, double seconds);
 
 // Of a kernel in the text of the loop language, for this CPU.
 std::string llvm_text(const std::string& kernel);

@@ -189,7 +189,7 @@ struct SpentNode : Node {
 }  // namespace
 
 void lead_through_node(const std::shared_ptr<Recording>& recording, const std::vector<at::Tensor>& inputs,
-                       const std::vector<at::Tensor*>& results) {
+                       const detail::TensorPlaces& results) {
   if (recording->spent) return;
   auto node = c10::make_intrusive<RecordedNode>();
   node->recording = recording;
@@ -205,7 +205,7 @@ void lead_through_node(const std::shared_ptr<Recording>& recording, const std::v
   }
 }
 
-void attach_history(const std::shared_ptr<const Variant>& variant, std::vector<at::Tensor>& results,
+void attach_history(const std::shared_ptr<const Variant>& variant, c10::SmallVectorImpl<at::Tensor>& results,
                     const std::vector<at::Tensor>& externals, std::vector<at::Tensor> saved) {
   const Recording& recording = *variant->recording;
   if (recording.spent) {

@@ -13,11 +13,11 @@ namespace tenon::driver {
 // through it, the run's own autograd graph is differentiated, and the first time this is recorded.
 // `inputs` are the differentiable externals.
 void lead_through_node(const std::shared_ptr<Recording>& recording, const std::vector<at::Tensor>& inputs,
-                       const std::vector<at::Tensor*>& results);
+                       const detail::TensorPlaces& results);
 
 // After a graph has answered: gives the differentiable results their history. `externals` are the
 // tensors of this call, `saved` what the forward graph kept for the backward graph (if there is one).
-void attach_history(const std::shared_ptr<const Variant>& variant, std::vector<at::Tensor>& results,
+void attach_history(const std::shared_ptr<const Variant>& variant, c10::SmallVectorImpl<at::Tensor>& results,
                     const std::vector<at::Tensor>& externals, std::vector<at::Tensor> saved);
 
 }  // namespace tenon::driver

@@ -112,7 +112,7 @@ class Run {
     before_.emplace(tensor.unsafeGetTensorImpl(), std::move(b));
   }
 
-  void note_results(const std::vector<at::Tensor*>& tensors) {
+  void note_results(const detail::TensorPlaces& tensors) {
     Recording& r = *recording_;
     for (size_t i = 0; i < tensors.size(); ++i) {
       const at::Tensor& tensor = *tensors[i];
@@ -242,7 +242,7 @@ class Run {
     return count;
   }
 
-  void note_autograd(const std::vector<at::Tensor*>& tensors) {
+  void note_autograd(const detail::TensorPlaces& tensors) {
     Recording& r = *recording_;
     check_returned_arguments();
     Tensors outputs;

@@ -309,13 +309,24 @@ detail::Answer run_flat(const Variant& variant, const runtime::FlatPlan& flat, c
     inputs.push_back(runtime::FlatPlan::Input::of(variant.guards.tensor(in, static_cast<size_t>(input.external))));
   auto results = flat.run(inputs, variant.forward->graph().scalars, /*keeps_results=*/true);
   variant.answered.fetch_add(1, std::memory_order_relaxed);
-  return {variant.recording->prototype, {std::make_move_iterator(results.begin()), std::make_move_iterator(results.end())}};
+  return {variant.recording->prototype, std::move(results)};
+}
+
+detail::Answer run_direct(const Variant& variant, const runtime::Interpreter& kernels, const detail::Leaves& in) {
+  c10::SmallVector<const at::Tensor*, 64> inputs;
+  for (const capture::InputBinding& input : variant.functional.inputs)
+    inputs.push_back(&variant.guards.tensor(in, static_cast<size_t>(input.external)));
+  auto results = kernels.run_kernels(inputs);
+  variant.answered.fetch_add(1, std::memory_order_relaxed);
+  return {variant.recording->prototype, std::move(results)};
 }
 
 }  // namespace
 
 detail::Answer run_variant(const std::shared_ptr<const Variant>& variant, const detail::Leaves& in) {
   if (const runtime::FlatPlan* flat = variant->is_direct ? variant->forward->flat() : nullptr) return run_flat(*variant, *flat, in);
+  if (const runtime::Interpreter* kernels = variant->is_direct ? variant->forward->direct() : nullptr)
+    return run_direct(*variant, *kernels, in);
   const Recording& recording = *variant->recording;
   Tensors externals = variant->guards.bind(in);
   bool grad = recording.needs_grad();

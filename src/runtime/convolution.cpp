@@ -41,7 +41,7 @@ double Convolution::epsilon(c10::ArrayRef<double> scalars) const {
 
 std::optional<at::Tensor> Convolution::run(c10::ArrayRef<at::Tensor> inputs, c10::ArrayRef<double> scalars) const {
   bool is_narrow = inputs[0].scalar_type() == at::kBFloat16;
-  if (!at::globalContext().userEnabledMkldnn() || (is_narrow && !__builtin_cpu_supports("avx512bf16"))) return std::nullopt;
+  if (!at::globalContext().userEnabledMkldnn() || (is_narrow && !__builtin_cpu_supports("avx512bw"))) return std::nullopt;
   double eps = epsilon(scalars);
   c10::SmallVector<Weight, 6> used;
   for (const at::Tensor& weight : inputs.slice(1, weights())) used.push_back(Weight::of(weight));

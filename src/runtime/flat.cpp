@@ -2,7 +2,6 @@
 
 #include <ATen/ops/zeros.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <c10/core/InferenceMode.h>
 
 #include <algorithm>
 #include <bit>
@@ -10,6 +9,7 @@
 
 #include "bridge/convert.h"
 #include "ir/graph/group.h"
+#include "runtime/frame.h"
 
 namespace tenon::runtime {
 namespace {
@@ -23,12 +23,6 @@ constexpr int64_t kMostBytes = 1 << 20, kMostRows = 8, kMostProducts = 1 << 20, 
 bool has_channels_last(const ir::TensorType& type) {
   const auto& s = type.sizes;
   return type.strides == std::vector<int64_t>{s[1] * s[2] * s[3], 1, s[3] * s[1], s[1]};
-}
-
-bool is_view(const ir::Graph& graph, const ir::Node& node) {
-  bool out = node.writes.empty() && !node.ordered && !ir::is_fused(node) && !node.results.empty();
-  ir::for_each_definition(node, [&](ValueId id) { out &= graph.values[id].alias_of != kNoValue; });
-  return out;
 }
 
 // A block that goes back to where it came from.
@@ -53,7 +47,7 @@ std::unique_ptr<const FlatPlan> FlatPlan::make(const ir::Graph& graph, const std
   std::unique_ptr<FlatPlan> plan(new FlatPlan(graph, keys_off));
   if (!plan->place_all()) return nullptr;
   for (const ir::Node& node : graph.nodes) {
-    if (is_view(graph, node)) {
+    if (ir::is_view(graph, node)) {
       if (!plan->place_view(node)) return nullptr;
     } else if (!ir::is_fused(node) || !plan->add(node, kernels[ir::group_of(node)])) {
       return nullptr;
@@ -249,22 +243,6 @@ void FlatPlan::check(const Step& step, void* const* memory, c10::ArrayRef<double
   c10::ArrayRef<at::Tensor> all = tensors;
   step.kernel->check(all.slice(0, step.inputs), all.slice(step.inputs), scalars);
 }
-
-namespace {
-
-// Nobody else has it, and nobody made something else of it.
-bool is_free(const at::Tensor& tensor, const ir::TensorType& type) {
-  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  const c10::Storage& storage = impl->unsafe_storage();
-  return tensor.use_count() == 1 && tensor.weak_use_count() == 1 && storage.use_count() == 1 && impl->autograd_meta() == nullptr &&
-         !storage.unsafeGetStorageImpl()->has_materializer() && impl->storage_offset() == type.offset &&
-         impl->sizes() == c10::IntArrayRef(type.sizes) && impl->strides() == c10::IntArrayRef(type.strides) &&
-         impl->dtype() == c10::scalarTypeToTypeMeta(bridge::from_dtype(type.dtype)) && storage.data() != nullptr &&
-         storage.nbytes() >= static_cast<size_t>(ir::extent_of(type) * ir::dtype_size(type.dtype)) &&
-         impl->is_inference() == c10::InferenceMode::is_enabled() && !tensor.is_neg() && !tensor.is_conj();
-}
-
-}  // namespace
 
 FlatPlan::Results FlatPlan::make_results(bool keeps) const {
   std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "ir/graph/group.h"
@@ -17,16 +18,19 @@ using ir::kNoValue;
 using ir::ValueId;
 
 Interpreter::Interpreter(ir::Graph graph, ir::Reuse reuse, std::vector<c10::IValue> resources, c10::DispatchKeySet keys_off,
-                         std::vector<KernelStep> kernels, ir::Arena arena)
+                         std::vector<KernelStep> kernels, ir::Arena arena, bool keeps_memory)
     : graph_(std::move(graph)),
       resources_(std::move(resources)),
       keys_off_(keys_off),
       kernels_(std::move(kernels)),
-      arena_(std::move(arena)) {
+      arena_(std::move(arena)),
+      keeps_memory_(keeps_memory) {
   if (arena_.places.empty()) arena_.places.assign(graph_.values.size(), {ir::Arena::kOwn, 0});
   build(std::move(reuse));
   flat_ = FlatPlan::make(graph_, kernels_, keys_off_);
 }
+
+Interpreter::~Interpreter() { delete spare_.load(); }
 
 Interpreter::Step Interpreter::call_step(const ir::Node& node) const {
   ValueId first = node.results.empty() || node.results[0].is_list ? kNoValue : node.results[0].ids[0];
@@ -64,19 +68,64 @@ Interpreter::Step Interpreter::call_step(const ir::Node& node) const {
 
 Interpreter::Step Interpreter::kernel_step(const ir::Node& node) const {
   Step step{std::nullopt, &kernels_[ir::group_of(node)]};
-  for (size_t k = 1; k < node.args.size(); ++k) {
-    Argument argument;
-    argument.kind = Argument::Kind::tensor;
-    argument.operands.push_back({std::get<ValueId>(node.args[k])});
-    step.args.push_back(std::move(argument));
-  }
+  for (size_t k = 1; k < node.args.size(); ++k) step.reads.push_back(std::get<ValueId>(node.args[k]));
+  for (const ir::Result& result : node.results) step.makes.push_back(result.ids[0]);
   return step;
 }
 
+// Nodes whose results are views of what they are given, by their types alone, and that no one outside a run sees or writes through.
+std::vector<bool> Interpreter::find_views() const {
+  std::vector<bool> is_seen(graph_.values.size(), false);
+  auto see = [&](ValueId id) {
+    for (; id != kNoValue; id = graph_.values[id].alias_of) is_seen[id] = true;
+  };
+  for (ValueId id : graph_.outputs) see(id);
+  for (const ir::WriteBack& write : graph_.write_backs) see(write.value);
+  for (const ir::Node& node : graph_.nodes)
+    for (const ir::Node::Write& write : node.writes) see(write.before);
+  std::vector<bool> out;
+  for (const ir::Node& node : graph_.nodes) {
+    bool is_view = ir::is_view(graph_, node);
+    ir::for_each_definition(node, [&](ValueId id) {
+      const ir::TensorType& type = graph_.values[id].type;
+      bool has_elements = std::count(type.sizes.begin(), type.sizes.end(), 0) == 0;
+      is_view = is_view && !is_seen[id] && has_elements && !ir::is_complex(type.dtype) &&
+                type.dtype == graph_.values[graph_.values[id].alias_of].type.dtype;
+    });
+    out.push_back(is_view);
+  }
+  return out;
+}
+
+// What dies with each node. What has views that do not hold it lives as long as they do, and as what ATen makes of them.
+std::vector<std::vector<ValueId>> Interpreter::find_drops(const ir::Reuse& reuse, const std::vector<bool>& is_view) const {
+  constexpr size_t kNever = SIZE_MAX;
+  std::vector<size_t> dies(graph_.values.size(), kNever);
+  for (size_t i = 0; i < reuse.drops.size(); ++i)
+    for (ValueId id : reuse.drops[i]) dies[id] = i;
+  std::vector<bool> is_lent(graph_.values.size(), false);
+  auto base = [&](ValueId id) { return graph_.values[id].alias_of; };
+  for (size_t i = 0; i < graph_.nodes.size(); ++i)
+    ir::for_each_definition(graph_.nodes[i], [&](ValueId id) { is_lent[id] = is_view[i] || (base(id) != kNoValue && is_lent[base(id)]); });
+  for (size_t i = graph_.nodes.size(); i-- > 0;)
+    ir::for_each_definition(graph_.nodes[i], [&](ValueId id) {
+      if (is_lent[id]) dies[base(id)] = std::max(dies[base(id)], dies[id]);
+    });
+  std::vector<std::vector<ValueId>> drops(graph_.nodes.size());
+  for (size_t id = 0; id < dies.size(); ++id)
+    if (dies[id] != kNever && !is_input_[id]) drops[dies[id]].push_back(static_cast<ValueId>(id));
+  return drops;
+}
+
 void Interpreter::build(ir::Reuse reuse) {
-  written_already_ = std::move(reuse.written_already);
   is_input_.assign(graph_.values.size(), false);
   for (const ir::Input& input : graph_.inputs) is_input_[input.value] = true;
+  is_output_.assign(graph_.values.size(), false);
+  for (ValueId id : graph_.outputs)
+    if (id != kNoValue) is_output_[id] = true;
+  std::vector<bool> is_view = find_views();
+  std::vector<std::vector<ValueId>> drops = find_drops(reuse, is_view);
+  written_already_ = std::move(reuse.written_already);
   steps_.reserve(graph_.nodes.size());
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     const ir::Node& node = graph_.nodes[i];
@@ -85,37 +134,36 @@ void Interpreter::build(ir::Reuse reuse) {
     step.writes = node.writes;
     step.in_place = std::move(reuse.in_place[i]);
     step.no_op = reuse.no_op[i];
+    step.is_view = is_view[i];
     step.no_grad = node.no_grad;
     // Values that die here are moved into their last argument; the rest is dropped after the call.
-    for (ValueId id : reuse.drops[i]) {
-      if (is_input_[id]) continue;
+    for (ValueId id : drops[i]) {
       Operand* last = nullptr;
       for (Argument& argument : step.args)
         for (Operand& operand : argument.operands)
           if (operand.id == id) last = &operand;
-      if (last) last->last = true;
+      if (last && !step.is_view) last->last = true;
       else step.drops.push_back(id);
     }
     steps_.push_back(std::move(step));
   }
 }
 
-void Interpreter::push(const Argument& argument, Environment& env, torch::jit::Stack& stack, bool may_move) const {
+void Interpreter::push(const Argument& argument, Frame& frame, torch::jit::Stack& stack, bool may_move) const {
   auto take = [&](const Operand& operand) -> at::Tensor {
     if (operand.id == kNoValue) return {};
-    if (operand.last && may_move) return std::move(env[operand.id]);
-    return env[operand.id];
+    return operand.last && may_move ? frame.take(operand.id) : frame.tensor(operand.id);
   };
   switch (argument.kind) {
     case Argument::Kind::constant:
       stack.push_back(argument.constant);
       break;
     case Argument::Kind::scalar:
-      stack.emplace_back(env.scalars[argument.scalar]);
+      stack.emplace_back(frame.scalars[argument.scalar]);
       break;
     case Argument::Kind::number: {
       ir::NumberTensor number = argument.number;
-      number.number = env.scalars[argument.scalar];
+      number.number = frame.scalars[argument.scalar];
       stack.emplace_back(bridge::make_number(number));
       break;
     }
@@ -152,31 +200,33 @@ void Interpreter::put_copy(const Step& step, ValueId id, const at::Tensor& copy,
     }
 }
 
-void Interpreter::run_step(const Step& step, Environment& env, torch::jit::Stack& stack, RunMode mode) const {
+void Interpreter::run_step(const Step& step, Frame& frame, RunMode mode) const {
   if (step.no_op) {
-    env[step.results[0].ids[0]] = env[step.args[0].operands[0].id];
-    if (step.args[0].operands[0].last) env[step.args[0].operands[0].id].reset();
-    if (step.args[1].operands[0].last) env[step.args[1].operands[0].id].reset();
+    frame.put(step.results[0].ids[0], frame.tensor(step.args[0].operands[0].id));
+    if (step.args[0].operands[0].last) frame.drop(step.args[0].operands[0].id);
+    if (step.args[1].operands[0].last) frame.drop(step.args[1].operands[0].id);
     return;
   }
-  if (step.kernel && step.kernel->product) return run_product(step, env);
-  if (step.kernel && step.kernel->convolution) return run_convolution(step, env);
-  if (step.kernel) return step.kernel->call ? run_call(step, env) : run_kernel(step, env);
-  if (step.scatter && mode != RunMode::autograd) return scatter(step, env);
+  if (step.is_view && mode == RunMode::kernels && run_view(step, frame)) return;
+  if (step.kernel && step.kernel->product) return run_product(step, frame);
+  if (step.kernel && step.kernel->convolution) return run_convolution(step, frame);
+  if (step.kernel) return step.kernel->call ? run_call(step, frame) : run_kernel(step, frame);
+  if (step.scatter && mode != RunMode::autograd) return scatter(step, frame);
   // With writes, operands are put in place by hand, so nothing is moved out before.
+  torch::jit::Stack& stack = frame.stack;
   stack.clear();
-  for (const Argument& argument : step.args) push(argument, env, stack, /*may_move=*/step.writes.empty());
+  for (const Argument& argument : step.args) push(argument, frame, stack, /*may_move=*/step.writes.empty());
   c10::SmallVector<at::Tensor, 2> written;
   for (size_t i = 0; i < step.writes.size(); ++i) {
     const ir::Node::Write& write = step.writes[i];
-    at::Tensor target = env[write.before];
+    at::Tensor target = frame.tensor(write.before);
     if (!step.in_place[i]) {
       target = bridge::copy_keeping_layout(target);
       put_copy(step, write.before, target, stack);
     }
     written.push_back(std::move(target));
   }
-  if (step.out != kNoValue) stack.emplace_back(make_room(step.out, env));
+  if (step.out != kNoValue) stack.emplace_back(make_room(step.out, frame));
   if (mode == RunMode::kernels && step.straight) step.op->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
   else step.op->callBoxed(&stack);
 
@@ -188,130 +238,181 @@ void Interpreter::run_step(const Step& step, Environment& env, torch::jit::Stack
         throw InternalError(c10::toString(step.op->operator_name()) + " returned " + std::to_string(list.size()) + " tensors instead of " +
                             std::to_string(result.ids.size()));
       for (size_t k = 0; k < list.size(); ++k)
-        if (result.ids[k] != kNoValue) env[result.ids[k]] = std::move(list[k]);
+        if (result.ids[k] != kNoValue) frame.put(result.ids[k], std::move(list[k]));
     } else if (result.ids[0] != kNoValue) {
-      env[result.ids[0]] = std::move(stack[r]).toTensor();
+      frame.put(result.ids[0], std::move(stack[r]).toTensor());
     }
   }
-  for (size_t i = 0; i < step.writes.size(); ++i) env[step.writes[i].after] = std::move(written[i]);
+  for (size_t i = 0; i < step.writes.size(); ++i) frame.put(step.writes[i].after, std::move(written[i]));
   if (!step.writes.empty())
     for (const Argument& argument : step.args)
       for (const Operand& operand : argument.operands)
-        if (operand.last) env[operand.id].reset();
-  for (ValueId id : step.drops) env[id].reset();
+        if (operand.last) frame.drop(operand.id);
+  for (ValueId id : step.drops) frame.drop(id);
 }
 
-at::Tensor Interpreter::make_room(ValueId id, const Environment& env) const {
-  const ir::TensorType& type = graph_.values[id].type;
-  ir::Arena::Place place = arena_.places[id];
-  if (place.host == ir::Arena::kBlock) return bridge::tensor_at(env.block + place.begin, type);
-  if (place.host >= 0)
-    return bridge::tensor_at(static_cast<char*>(env.hosts[static_cast<size_t>(place.host)].mutable_data_ptr()) + place.begin, type);
+at::Tensor Interpreter::make_own(ValueId id, Frame& frame) const {
+  return keeps_memory_ && is_output_[id] ? frame.result(id) : bridge::empty_of(graph_.values[id].type);
+}
+
+at::Tensor Interpreter::make_room(ValueId id, Frame& frame) const {
+  if (arena_.places[id].host != ir::Arena::kOwn) {
+    frame.place(id);
+    return frame.tensor(id);
+  }
   auto host = std::find(arena_.hosts.begin(), arena_.hosts.end(), id);
-  return host == arena_.hosts.end() ? bridge::empty_of(type) : env.hosts[static_cast<size_t>(host - arena_.hosts.begin())];
+  return host == arena_.hosts.end() ? make_own(id, frame) : frame.hosts[static_cast<size_t>(host - arena_.hosts.begin())];
 }
 
-void Interpreter::run_call(const Step& step, Environment& env) const {
+bool Interpreter::run_view(const Step& step, Frame& frame) const {
+  for (const ir::Result& result : step.results)
+    for (ValueId id : result.ids)
+      if (id != kNoValue && !frame.put_view(id)) return false;
+  for (ValueId id : step.drops) frame.drop(id);
+  return true;
+}
+
+void Interpreter::run_call(const Step& step, Frame& frame) const {
   std::vector<at::Tensor> inputs;
-  for (const Argument& argument : step.args) inputs.push_back(env[argument.operands[0].id]);
-  std::vector<at::Tensor> outputs = step.kernel->call(inputs, env.scalars);
-  if (step.kernel->check) step.kernel->check(inputs, outputs, env.scalars);
-  put_results(step, outputs, env);
+  for (ValueId id : step.reads) inputs.push_back(frame.tensor(id));
+  std::vector<at::Tensor> outputs = step.kernel->call(inputs, frame.scalars);
+  if (step.kernel->check) step.kernel->check(inputs, outputs, frame.scalars);
+  put_results(step, outputs, frame);
 }
 
-void Interpreter::run_product(const Step& step, Environment& env) const {
-  auto input = [&](size_t k) { return k < step.args.size() ? env[step.args[k].operands[0].id] : at::Tensor(); };
+void Interpreter::run_product(const Step& step, Frame& frame) const {
+  auto input = [&](size_t k) { return k < step.reads.size() ? frame.tensor(step.reads[k]) : at::Tensor(); };
   at::Tensor left = input(0), right = input(1), row = input(2), room;
-  if (!step.kernel->product->makes_memory()) room = make_room(step.results[0].ids[0], env);
-  const ir::TensorType& type = graph_.values[step.results[0].ids[0]].type;
-  bool is_matrix = type.sizes.size() == 2;
-  if (room.defined() && !is_matrix) room = room.view({left.size(0), right.size(1)});
+  if (!step.kernel->product->makes_memory()) room = make_room(step.makes[0], frame);
+  const ir::TensorType& type = graph_.values[step.makes[0]].type;
   at::Tensor out = step.kernel->product->run({left, right, row}, std::move(room));
-  if (!out.defined()) out = step.kernel->by_aten({left, right, row}, env.scalars)[0];
-  else if (!is_matrix) out = out.view(type.sizes);
+  if (!out.defined()) out = step.kernel->by_aten({left, right, row}, frame.scalars)[0];
+  else if (out.dim() != static_cast<int64_t>(type.sizes.size())) out.unsafeGetTensorImpl()->set_sizes_contiguous(type.sizes);
   if (step.kernel->check) {
     std::vector<at::Tensor> inputs = {left, right};
     if (row.defined()) inputs.push_back(row);
-    step.kernel->check(inputs, out, env.scalars);
+    step.kernel->check(inputs, out, frame.scalars);
   }
-  put_results(step, out, env);
+  put_results(step, out, frame);
 }
 
-void Interpreter::run_convolution(const Step& step, Environment& env) const {
+void Interpreter::run_convolution(const Step& step, Frame& frame) const {
   std::vector<at::Tensor> inputs;
-  for (const Argument& argument : step.args) inputs.push_back(env[argument.operands[0].id]);
-  std::optional<at::Tensor> result = step.kernel->convolution->run(inputs, env.scalars);
-  at::Tensor out = result ? *result : step.kernel->by_aten(inputs, env.scalars)[0];
-  const ir::TensorType& type = graph_.values[step.results[0].ids[0]].type;
+  for (ValueId id : step.reads) inputs.push_back(frame.tensor(id));
+  std::optional<at::Tensor> result = step.kernel->convolution->run(inputs, frame.scalars);
+  at::Tensor out = result ? *result : step.kernel->by_aten(inputs, frame.scalars)[0];
+  const ir::TensorType& type = graph_.values[step.makes[0]].type;
   if (out.strides() != c10::IntArrayRef(type.strides)) out = bridge::empty_of(type).copy_(out);
-  if (step.kernel->check) step.kernel->check(inputs, out, env.scalars);
-  put_results(step, out, env);
+  if (step.kernel->check) step.kernel->check(inputs, out, frame.scalars);
+  put_results(step, out, frame);
 }
 
-void Interpreter::put_results(const Step& step, c10::ArrayRef<at::Tensor> outputs, Environment& env) const {
-  for (size_t i = 0; i < outputs.size(); ++i) env[step.results[i].ids[0]] = outputs[i];
-  for (const Argument& argument : step.args)
-    if (argument.operands[0].last) env[argument.operands[0].id].reset();
-  for (ValueId id : step.drops) env[id].reset();
+void Interpreter::put_results(const Step& step, c10::ArrayRef<at::Tensor> outputs, Frame& frame) const {
+  for (size_t i = 0; i < outputs.size(); ++i) frame.put(step.makes[i], outputs[i]);
+  for (ValueId id : step.drops) frame.drop(id);
 }
 
-void Interpreter::run_kernel(const Step& step, Environment& env) const {
-  c10::SmallVector<at::Tensor, 4> outputs;
-  c10::SmallVector<void*, 8> memory;
-  std::vector<at::Tensor> inputs;  // as they were, for what looks at them besides
-  for (const ir::Result& result : step.results) {
-    outputs.push_back({});
-    for (size_t w = 0; w < step.writes.size(); ++w)
-      if (step.writes[w].after == result.ids[0] && step.in_place[w]) outputs.back() = env[step.writes[w].before];
-    if (!outputs.back().defined()) outputs.back() = make_room(result.ids[0], env);
+void Interpreter::run_kernel(const Step& step, Frame& frame) const {
+  c10::SmallVector<void*, 12> memory;
+  for (ValueId id : step.reads) memory.push_back(const_cast<void*>(frame.data(id)));
+  for (ValueId id : step.makes) {
+    bool is_placed = arena_.places[id].host != ir::Arena::kOwn && step.writes.empty();
+    memory.push_back(is_placed ? frame.place(id) : put_own(step, id, frame).mutable_data_ptr());
   }
-  for (const Argument& argument : step.args) {
-    const at::Tensor& input = env[argument.operands[0].id];
-    memory.push_back(const_cast<void*>(input.const_data_ptr()));
-    if (!step.kernel->check && step.kernel->ranges.empty()) continue;
+  if (step.kernel->check || !step.kernel->ranges.empty()) run_looked_over(step, memory, frame);
+  else runtime::run(*step.kernel, memory, frame.scalars);
+  for (ValueId id : step.drops) frame.drop(id);
+}
+
+// A kernel's result with memory of its own, or that of an operand which it overwrites.
+const at::Tensor& Interpreter::put_own(const Step& step, ValueId id, Frame& frame) const {
+  at::Tensor out;
+  for (size_t w = 0; w < step.writes.size(); ++w)
+    if (step.writes[w].after == id && step.in_place[w]) out = frame.tensor(step.writes[w].before);
+  frame.put(id, out.defined() ? std::move(out) : make_room(id, frame));
+  return frame.tensor(id);
+}
+
+// Of a kernel whose indices may be out of range, or that is compared with ATen.
+void Interpreter::run_looked_over(const Step& step, c10::ArrayRef<void*> memory, Frame& frame) const {
+  std::vector<at::Tensor> inputs, outputs;
+  for (ValueId id : step.makes) outputs.push_back(frame.tensor(id));
+  for (ValueId id : step.reads) {
+    const at::Tensor& input = frame.tensor(id);
     bool is_overwritten =
-        std::any_of(outputs.begin(), outputs.end(), [&](const at::Tensor& t) { return t.const_data_ptr() == memory.back(); });
+        std::any_of(outputs.begin(), outputs.end(), [&](const at::Tensor& t) { return t.const_data_ptr() == input.const_data_ptr(); });
     inputs.push_back(is_overwritten ? bridge::copy_keeping_layout(input) : input);
   }
-  for (const at::Tensor& output : outputs) memory.push_back(output.mutable_data_ptr());
   if (are_in_range(*step.kernel, inputs)) {
-    runtime::run(*step.kernel, memory, env.scalars);
-    if (step.kernel->check) step.kernel->check(inputs, outputs, env.scalars);
+    runtime::run(*step.kernel, memory, frame.scalars);
+    if (step.kernel->check) step.kernel->check(inputs, outputs, frame.scalars);
   } else {
-    std::vector<at::Tensor> results = step.kernel->by_aten(inputs, env.scalars);
+    std::vector<at::Tensor> results = step.kernel->by_aten(inputs, frame.scalars);
     for (size_t i = 0; i < outputs.size(); ++i) outputs[i].copy_(results[i]);
   }
-  put_results(step, outputs, env);
 }
 
-void Interpreter::scatter(const Step& step, Environment& env) const {
-  at::Tensor whole = bridge::copy_keeping_layout(env[step.args[0].operands[0].id]);
+void Interpreter::scatter(const Step& step, Frame& frame) const {
+  at::Tensor whole = bridge::copy_keeping_layout(frame.tensor(step.args[0].operands[0].id));
   at::Tensor part =
       whole.as_strided(step.args[2].constant.toIntVector(), step.args[3].constant.toIntVector(), step.args[4].constant.toInt());
-  part.copy_(env[step.args[1].operands[0].id]);
-  env[step.results[0].ids[0]] = std::move(whole);
+  part.copy_(frame.tensor(step.args[1].operands[0].id));
+  frame.put(step.results[0].ids[0], std::move(whole));
   for (const Argument& argument : step.args)
     for (const Operand& operand : argument.operands)
-      if (operand.last) env[operand.id].reset();
+      if (operand.last) frame.drop(operand.id);
 }
 
-void Interpreter::write_back(Environment& env) const {
+void Interpreter::write_back(Frame& frame) const {
   std::vector<std::pair<size_t, at::Tensor>> pending;
   for (size_t i = 0; i < graph_.write_backs.size(); ++i) {
     if (written_already_[i]) continue;
-    at::Tensor source = env[graph_.write_backs[i].value];
+    at::Tensor source = frame.tensor(graph_.write_backs[i].value);
     // Another input's memory is about to be overwritten too: read it first.
     for (const ir::WriteBack& other : graph_.write_backs)
-      if (source.is_alias_of(env[other.input])) {
+      if (source.is_alias_of(frame.tensor(other.input))) {
         source = source.clone();
         break;
       }
     pending.emplace_back(i, std::move(source));
   }
-  for (auto& [i, source] : pending) env[graph_.write_backs[i].input].copy_(source);
+  for (auto& [i, source] : pending) frame.tensor(graph_.write_backs[i].input).copy_(source);
 }
 
-std::vector<at::Tensor> Interpreter::run(std::vector<at::Tensor> inputs, RunMode mode, c10::ArrayRef<double> scalars) const {
+std::unique_ptr<Frame> Interpreter::take_frame(c10::ArrayRef<double> scalars) const {
+  std::unique_ptr<Frame> frame(spare_.exchange(nullptr));
+  if (!frame || !frame->fits()) frame = std::make_unique<Frame>(graph_, arena_);
+  frame->scalars = scalars.empty() ? c10::ArrayRef<double>(graph_.scalars) : scalars;
+  if (!frame->block) frame->block.emplace(static_cast<size_t>(arena_.bytes));
+  for (ValueId id : arena_.hosts) frame->hosts.push_back(make_own(id, *frame));
+  return frame;
+}
+
+void Interpreter::give_back(std::unique_ptr<Frame> frame) const {
+  frame->clear();
+  if (!keeps_memory_) frame->block.reset();
+  delete spare_.exchange(frame.release());
+}
+
+void Interpreter::run_steps(Frame& frame, RunMode mode, std::vector<double>* seconds) const {
+  std::optional<c10::impl::ExcludeDispatchKeyGuard> below;
+  std::optional<c10::AutoGradMode> grad;
+  if (mode == RunMode::kernels) below.emplace(keys_off_);
+  if (mode == RunMode::visible) grad.emplace(false);
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    std::optional<c10::AutoGradMode> other;
+    if (mode == RunMode::autograd && steps_[i].no_grad == at::GradMode::is_enabled()) other.emplace(!steps_[i].no_grad);
+    if (seconds) (*seconds)[i] = seconds_of([&] { run_step(steps_[i], frame, mode); });
+    else run_step(steps_[i], frame, mode);
+  }
+  if (graph_.write_backs.empty()) return;
+  std::optional<c10::AutoGradMode> off;
+  if (mode == RunMode::autograd) off.emplace(false);
+  write_back(frame);
+}
+
+std::vector<at::Tensor> Interpreter::run(std::vector<at::Tensor> inputs, RunMode mode, c10::ArrayRef<double> scalars,
+                                         std::vector<double>* seconds) const {
   if (inputs.size() != graph_.inputs.size())
     throw InternalError("graph @" + graph_.name + " takes " + std::to_string(graph_.inputs.size()) + " inputs, got " +
                         std::to_string(inputs.size()));
@@ -321,31 +422,23 @@ std::vector<at::Tensor> Interpreter::run(std::vector<at::Tensor> inputs, RunMode
     auto results = flat_->run(all, scalars.empty() ? c10::ArrayRef<double>(graph_.scalars) : scalars, /*keeps_results=*/false);
     return {results.begin(), results.end()};
   }
-  Environment env{std::vector<at::Tensor>(graph_.values.size()), scalars.empty() ? c10::ArrayRef<double>(graph_.scalars) : scalars};
-  Lease lease(static_cast<size_t>(arena_.bytes));
-  env.block = lease.begin();
-  for (ValueId id : arena_.hosts) env.hosts.push_back(bridge::empty_of(graph_.values[id].type));
-  for (size_t i = 0; i < inputs.size(); ++i) env[graph_.inputs[i].value] = std::move(inputs[i]);
-  torch::jit::Stack stack;
-  {
-    std::optional<c10::impl::ExcludeDispatchKeyGuard> below;
-    std::optional<c10::AutoGradMode> grad;
-    if (mode == RunMode::kernels) below.emplace(keys_off_);
-    if (mode == RunMode::visible) grad.emplace(false);
-    for (const Step& step : steps_) {
-      std::optional<c10::AutoGradMode> other;
-      if (mode == RunMode::autograd && step.no_grad == at::GradMode::is_enabled()) other.emplace(!step.no_grad);
-      run_step(step, env, stack, mode);
-    }
-    if (!graph_.write_backs.empty()) {
-      std::optional<c10::AutoGradMode> off;
-      if (mode == RunMode::autograd) off.emplace(false);
-      write_back(env);
-    }
-  }
+  std::unique_ptr<Frame> frame = take_frame(scalars);
+  for (size_t i = 0; i < inputs.size(); ++i) frame->put(graph_.inputs[i].value, std::move(inputs[i]));
+  run_steps(*frame, mode, seconds);
   std::vector<at::Tensor> outputs;
   outputs.reserve(graph_.outputs.size());
-  for (ValueId id : graph_.outputs) outputs.push_back(id == kNoValue ? at::Tensor() : env[id]);
+  for (ValueId id : graph_.outputs) outputs.push_back(id == kNoValue ? at::Tensor() : frame->tensor(id));
+  give_back(std::move(frame));
+  return outputs;
+}
+
+c10::SmallVector<at::Tensor, 4> Interpreter::run_kernels(c10::ArrayRef<const at::Tensor*> inputs) const {
+  std::unique_ptr<Frame> frame = take_frame({});
+  for (size_t i = 0; i < inputs.size(); ++i) frame->put(graph_.inputs[i].value, *inputs[i]);
+  run_steps(*frame, RunMode::kernels, nullptr);
+  c10::SmallVector<at::Tensor, 4> outputs;
+  for (ValueId id : graph_.outputs) outputs.push_back(id == kNoValue ? at::Tensor() : frame->tensor(id));
+  give_back(std::move(frame));
   return outputs;
 }
 

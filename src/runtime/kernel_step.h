@@ -4,9 +4,11 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/ArrayRef.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,13 +18,20 @@
 
 namespace tenon::runtime {
 
-struct KernelStep {
+// Machine code, and how it is shared out.
+struct Code {
+  std::string name;  // how explain calls it
   abi::KernelFunction function = nullptr;
-  std::shared_ptr<const void> owner;                // of the code
-  std::vector<std::pair<int32_t, double>> numbers;  // each a scalar of the graph, or (-1) a known one
+  std::shared_ptr<const void> owner;
+  int64_t grain = 0;  // iterations that are worth a thread
+};
+
+struct KernelStep {
+  std::vector<Code> codes;                                                               // that compute the same; one is chosen
+  std::shared_ptr<std::atomic<size_t>> code = std::make_shared<std::atomic<size_t>>(0);  // which
+  std::vector<std::pair<int32_t, double>> numbers;                                       // each a scalar of the graph, or (-1) a known one
   std::vector<int64_t> sizes;
   int64_t iterations = 0;
-  int64_t grain = 0;  // iterations that are worth a thread
   struct Range {
     size_t input = 0;  // a tensor of indices
     int64_t extent = 0;

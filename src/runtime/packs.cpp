@@ -147,6 +147,12 @@ std::shared_ptr<const Pack> PackUse::get(Weights weights, Form form, c10::ArrayR
   return pack;
 }
 
+void PackUse::drop() {
+  std::lock_guard lock(mutex_);
+  if (std::shared_ptr<const Pack> last = last_.lock()) drop_pack(last);
+  last_.reset();
+}
+
 void drop_pack(const std::shared_ptr<const Pack>& pack) {
   Packs& all = packs();
   std::lock_guard lock(all.mutex);

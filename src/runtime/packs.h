@@ -23,6 +23,11 @@ enum class Form : uint8_t {
 #include "runtime/forms.def"
 #undef TENON_FORM
 };
+inline constexpr size_t kForms = 0
+#define TENON_FORM(name, text) +1
+#include "runtime/forms.def"
+#undef TENON_FORM
+    ;
 const char* form_name(Form form);
 
 // Pages that are given back with it.
@@ -82,12 +87,14 @@ class Pack {
 // strides. Null: they cannot be watched, or there is no room.
 std::shared_ptr<const Pack> find_pack(Weights weights, Form form, std::vector<int64_t> detail, const std::function<Packed()>& make);
 
-// Where a pack is used again and again. Weights that keep changing are packed ever more rarely.
+// Where a pack of one form is used again and again. Weights that keep changing are packed ever more rarely.
 class PackUse {
  public:
   std::shared_ptr<const Pack> get(Weights weights, Form form, c10::ArrayRef<int64_t> detail, const std::function<Packed()>& make);
   // The pack of the last time, if it still fits.
   std::shared_ptr<const Pack> known(Weights weights, c10::ArrayRef<int64_t> detail);
+  // It is not needed here any more.
+  void drop();
 
  private:
   std::mutex mutex_;

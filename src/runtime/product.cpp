@@ -8,13 +8,13 @@
 #include <dlfcn.h>
 
 #include <array>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <tuple>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "runtime/tiles.h"
@@ -84,15 +84,15 @@ Packed pack(const at::Tensor& right, Form form) {
 std::array<int64_t, 4> geometry(const at::Tensor& right) { return {right.size(0), right.size(1), right.stride(0), right.stride(1)}; }
 
 // In C order, what `beta` = 1 adds to.
-void fill_rows(const at::Tensor& row, at::Tensor& out) {
+void fill_rows(const at::Tensor& row, int64_t rows, at::Tensor& out) {
   const char* from = static_cast<const char*>(row.const_data_ptr());
   char* to = static_cast<char*>(out.mutable_data_ptr());
-  for (int64_t i = 0; i < out.size(0); ++i) std::memcpy(to + static_cast<size_t>(i) * row.nbytes(), from, row.nbytes());
+  for (int64_t i = 0; i < rows; ++i) std::memcpy(to + static_cast<size_t>(i) * row.nbytes(), from, row.nbytes());
 }
 
 void run_mkl(const ProductOperands& p, const Pack& pack, at::Tensor& out) {
   auto [m, n, k] = sizes_of(p);
-  if (p.row.defined()) fill_rows(p.row, out);
+  if (p.row.defined()) fill_rows(p.row, m, out);
   Mkl::get().compute(Mkl::row_major, Mkl::no_turn, Mkl::packed, m, n, k, p.left.const_data_ptr<float>(), static_cast<int>(p.left.stride(0)),
                      static_cast<const float*>(pack.packed.pages->begin()), k, p.row.defined() ? 1.0f : 0.0f, out.mutable_data_ptr<float>(),
                      n);
@@ -111,9 +111,13 @@ void run_by_tiles(const ProductOperands& p, const Pack& pack, at::Tensor& out) {
              out.mutable_data_ptr<at::BFloat16>()});
 }
 
-void run_plain(const ProductOperands& p, at::Tensor& out) {
-  if (p.row.defined()) at::addmm_out(out, p.row, p.left, p.right);
-  else at::mm_out(out, p.left, p.right);
+void run_plain(const ProductOperands& p, const at::Tensor& out) {
+  at::Tensor matrix = out;
+  int64_t m = p.left.size(0), n = p.right.size(1);
+  if (out.dim() != 2)
+    matrix = bridge::tensor_in(out.storage(), {bridge::to_dtype(out.scalar_type()), {m, n}, {n, 1}, out.storage_offset()});
+  if (p.row.defined()) at::addmm_out(matrix, p.row, p.left, p.right);
+  else at::mm_out(matrix, p.left, p.right);
 }
 
 at::Tensor run_form(const ProductOperands& p, Form form, const Pack* pack, at::Tensor out) {
@@ -125,14 +129,19 @@ at::Tensor run_form(const ProductOperands& p, Form form, const Pack* pack, at::T
   return out;
 }
 
-bool has_onednn() { return at::globalContext().userEnabledMkldnn() && __builtin_cpu_supports("avx512bf16"); }
+// Without bf16 instructions it computes in f32, as it does for ATen.
+bool has_onednn() {
+  return at::globalContext().userEnabledMkldnn() && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512dq");
+}
 
-// In the order of what is likely best.
-std::vector<Form> forms_for(const ProductOperands& p) {
-  if (p.left.scalar_type() == at::kFloat && Mkl::get().is_there()) return {Form::mkl};
+// In the order of what is likely best; a short trial takes MKL's word for f32.
+std::vector<Form> packed_forms(at::ScalarType type, int64_t k, bool all) {
   std::vector<Form> forms;
+  if (type == at::kFloat && Mkl::get().is_there()) forms.push_back(Form::mkl);
+  if (!forms.empty() && !all) return forms;
   if (has_onednn()) forms.push_back(Form::onednn);
-  if (p.left.scalar_type() == at::kBFloat16 && p.left.size(1) % 2 == 0 && has_tiles()) forms.push_back(Form::tiles);
+  if (type == at::kBFloat16 && k % 2 == 0 && has_tiles()) forms.push_back(Form::tiles);
   return forms;
 }
 
@@ -156,17 +165,11 @@ Choices& choices() {
   return *all;
 }
 
-double seconds_of(const std::function<void()>& f) {
-  auto start = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 }  // namespace
 
 Form Product::choose(const ProductOperands& p) const {
   auto [m, n, k] = sizes_of(p);
-  std::vector<Form> forms = forms_for(p);
+  std::vector<Form> forms = packed_forms(p.left.scalar_type(), k, /*all=*/false);
   if (forms.empty() || (p.right.numel() < kFewElements && wanted_form().empty())) return Form::plain;
   if (!wanted_form().empty()) return wanted_form() == "tiles" ? forms.back() : forms.front();
   Key key{m, n, k, p.left.scalar_type(), p.row.defined(), at::get_num_threads()};
@@ -196,23 +199,43 @@ Form Product::choose(const ProductOperands& p) const {
   return best->form;
 }
 
+std::vector<Form> Product::forms(at::ScalarType type, int64_t k) const {
+  if (!gelu_.empty()) return {Form::onednn};
+  std::vector<Form> out = {Form::plain};
+  for (Form form : packed_forms(type, k, /*all=*/true)) out.push_back(form);
+  return out;
+}
+
+void Product::use(Form form) const {
+  form_ = form;
+  is_chosen_.store(true, std::memory_order_release);
+}
+
+void Product::drop_packs_of_others() const {
+  for (size_t i = 0; i < kForms; ++i)
+    if (static_cast<Form>(i) != form_) packs_[i].drop();
+}
+
+std::shared_ptr<const Pack> Product::pack(const ProductOperands& p, Form form) const {
+  return packs_[static_cast<size_t>(form)].get(Weight::of(p.right), form, geometry(p.right), [&] { return runtime::pack(p.right, form); });
+}
+
 at::Tensor Product::run(const ProductOperands& p, at::Tensor out) const {
   if (!gelu_.empty()) {
     if (!has_onednn()) return {};
-    auto pack = packs_.get(Weight::of(p.right), Form::onednn, geometry(p.right), [&] { return pack_for_onednn(p.right); });
+    auto pack = this->pack(p, Form::onednn);
     form_ = pack ? Form::onednn : Form::plain;
     return pack ? run_onednn(p, *pack, gelu_) : at::Tensor();
   }
-  if (!is_chosen_.load(std::memory_order_acquire)) {
-    form_ = choose(p);
-    is_chosen_.store(true, std::memory_order_release);
-  }
+  if (!is_chosen_.load(std::memory_order_acquire)) use(choose(p));
   Form form = form_.load(std::memory_order_acquire);
   if (form == Form::plain) return run_form(p, form, nullptr, std::move(out));
-  auto pack = packs_.get(Weight::of(p.right), form, geometry(p.right), [&] { return runtime::pack(p.right, form); });
-  return run_form(p, form, pack.get(), std::move(out));
+  return run_form(p, form, pack(p, form).get(), std::move(out));
 }
 
-std::string Product::describe() const { return is_chosen_ ? std::string("weight ") + form_name(form_) : "not run yet"; }
+std::string Product::describe() const {
+  if (!gelu_.empty()) return std::string("with GELU, weight ") + form_name(form_);
+  return is_chosen_ ? std::string("weight ") + form_name(form_) : "not run yet";
+}
 
 }  // namespace tenon::runtime

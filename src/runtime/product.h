@@ -3,16 +3,18 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "runtime/packs.h"
 
 namespace tenon::runtime {
 
-// [m, k] by [k, n], f32 or bf16; `out` is [m, n] in order. The row, of n elements, is added to each of its rows; it may be none.
+// [m, k] by [k, n], f32 or bf16. The row, of n elements, is added to each of its rows; it may be none.
 struct ProductOperands {
   const at::Tensor& left;
   const at::Tensor& right;
@@ -26,18 +28,26 @@ class Product {
 
   // True: `run` has no use for memory, the library makes its own.
   bool makes_memory() const { return form_ == Form::onednn || !gelu_.empty(); }
-  // The result, which is `out` if that is defined and the form can write to it; undefined where a GELU cannot be part of it.
+  // The result, which is `out`, of m times n elements in order, if that is defined and the form can write to it; or else a new
+  // matrix. Undefined where a GELU cannot be part of it.
   at::Tensor run(const ProductOperands& operands, at::Tensor out) const;
-  // The form, once it is known, and its sizes.
+  // The forms that could serve operands of this type, `k` deep.
+  std::vector<Form> forms(at::ScalarType type, int64_t k) const;
+  Form form() const { return form_; }
+  // From now on by this form.
+  void use(Form form) const;
+  void drop_packs_of_others() const;
+  // The form, once it is known.
   std::string describe() const;
 
  private:
+  std::shared_ptr<const Pack> pack(const ProductOperands& operands, Form form) const;
   Form choose(const ProductOperands& operands) const;
 
   std::string gelu_;
   mutable std::atomic<Form> form_{Form::plain};
   mutable std::atomic<bool> is_chosen_{false};
-  mutable PackUse packs_;
+  mutable std::array<PackUse, kForms> packs_;  // per form
 };
 
 }  // namespace tenon::runtime

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
 
 #include <any>
 #include <array>
@@ -20,8 +21,8 @@ namespace tenon::detail {
 
 // What a call was given, flattened. Numbers are kept as bits, so that every NaN equals itself.
 struct Leaves {
-  std::vector<const at::Tensor*> tensors;
-  std::vector<uint64_t> numbers;
+  c10::SmallVector<const at::Tensor*, 8> tensors;
+  c10::SmallVector<uint64_t, 8> numbers;
   std::vector<std::string> texts;
 };
 
@@ -101,8 +102,10 @@ void collect(Leaves& out, const T& x) {
   walk(sink, x);
 }
 
+using TensorPlaces = c10::SmallVector<at::Tensor*, 4>;
+
 struct FindTensors {
-  std::vector<at::Tensor*> out;
+  TensorPlaces out;
   void tensor(at::Tensor& t) { out.push_back(&t); }
   void tensor(const at::Tensor&) {}
   void number(uint64_t) {}
@@ -110,15 +113,15 @@ struct FindTensors {
 };
 
 template <class R>
-std::vector<at::Tensor*> tensors_of(R& result) {
+TensorPlaces tensors_of(R& result) {
   FindTensors sink;
   walk(sink, result);
   return std::move(sink.out);
 }
 
 template <class R>
-void put_tensors(R& result, std::vector<at::Tensor>& tensors) {
-  std::vector<at::Tensor*> places = tensors_of(result);
+void put_tensors(R& result, c10::SmallVectorImpl<at::Tensor>& tensors) {
+  TensorPlaces places = tensors_of(result);
   for (size_t i = 0; i < places.size(); ++i) *places[i] = std::move(tensors[i]);
 }
 

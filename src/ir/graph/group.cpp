@@ -41,6 +41,12 @@ std::string number_text(double number) {
 
 }  // namespace
 
+bool is_view(const Graph& graph, const Node& node) {
+  bool out = node.writes.empty() && !node.ordered && !is_fused(node) && !node.results.empty();
+  for_each_definition(node, [&](ValueId id) { out &= graph.values[id].alias_of != kNoValue; });
+  return out;
+}
+
 Graph subgraph(const Graph& graph, const Group& group) {
   Graph out;
   out.name = graph.name;

@@ -60,6 +60,8 @@ struct Group {
 // A node that stands for a group: its first argument is the group's number.
 inline constexpr const char* kFused = "tenon::fused";
 inline bool is_fused(const Node& node) { return node.op == kFused; }
+// Does nothing but give another view of what it is given.
+bool is_view(const Graph& graph, const Node& node);
 inline size_t group_of(const Node& fused) { return static_cast<size_t>(std::get<int64_t>(std::get<Attribute>(fused.args[0]))); }
 
 // A group as a graph of its own. Values keep their numbers.

@@ -1,6 +1,8 @@
 #include "passes/fusion/call.h"
 
+#include "ir/graph/node.h"
 #include "ops/table.h"
+#include "passes/layout.h"
 
 namespace tenon::passes {
 
@@ -26,11 +28,29 @@ Call::Call(const ir::Graph& graph, const ir::Group& group) : graph_(ir::subgraph
 
 ir::ValueId Call::add(std::string op, std::vector<ir::Argument> args, std::vector<int64_t> sizes, ir::DType dtype) {
   bool is_view = ops::view_kind(op) != ops::View::none;
-  ir::ValueId of = is_view ? std::get<ir::ValueId>(args[0]) : ir::kNoValue;
   graph_.nodes.push_back({.op = std::move(op), .args = std::move(args)});
   ir::ValueId result = add_result(std::move(sizes), dtype);
-  graph_.values[result].alias_of = of;
+  if (is_view) set_view(result);
   return result;
+}
+
+// Where it lies in what it is a view of.
+void Call::set_view(ir::ValueId id) {
+  const ir::Node& node = graph_.nodes.back();
+  ir::Value& value = graph_.values[id];
+  ir::ValueId of_id = ir::operand(node, 0);
+  const ir::TensorType& of = graph_.values[of_id].type;
+  if (node.op == "aten::transpose.int") {
+    value.type.strides = of.strides;
+    std::swap(value.type.strides.at(static_cast<size_t>(*ir::constant<int64_t>(node, 1))),
+              value.type.strides.at(static_cast<size_t>(*ir::constant<int64_t>(node, 2))));
+  } else if (auto strides = view_strides(of, value.type.sizes); node.op == "aten::view" && strides) {
+    value.type.strides = *strides;
+  } else {
+    return;  // ATen will refuse it, and the group's own ops run
+  }
+  value.type.offset = of.offset;
+  value.alias_of = of_id;
 }
 
 ir::ValueId Call::add_result(std::vector<int64_t> sizes, ir::DType dtype) {

@@ -28,7 +28,7 @@ class Call {
  public:
   Call(const ir::Graph& graph, const ir::Group& group);
 
-  // The result is in order, without gaps. A kernel may read it as that, so it must be; of a view that only ATen reads it need not.
+  // The result is in order, without gaps; or a view, which lies where that lies.
   ir::ValueId add(std::string op, std::vector<ir::Argument> args, std::vector<int64_t> sizes, ir::DType dtype);
   ir::ValueId add_result(std::vector<int64_t> sizes, ir::DType dtype);  // one more of the last op
   void add_nothing();                                                   // one that it leaves undefined
@@ -36,6 +36,8 @@ class Call {
   std::shared_ptr<const ir::Graph> finish(std::vector<ir::ValueId> outputs);
 
  private:
+  void set_view(ir::ValueId id);
+
   ir::Graph graph_;
 };
 

@@ -1,0 +1,75 @@
+#include "runtime/frame.h"
+
+#include <c10/core/InferenceMode.h>
+
+#include "bridge/access.h"
+#include "bridge/convert.h"
+
+namespace tenon::runtime {
+
+Frame::Frame(const ir::Graph& graph, const ir::Arena& arena)
+    : graph_(graph),
+      arena_(arena),
+      is_inference_(c10::InferenceMode::is_enabled()),
+      tensors_(graph.values.size()),
+      memory_(graph.values.size()),
+      made_(graph.values.size()) {}
+
+bool Frame::fits() const { return is_inference_ == c10::InferenceMode::is_enabled(); }
+
+void Frame::clear() {
+  for (at::Tensor& tensor : tensors_) tensor.reset();
+  hosts.clear();
+  stack.clear();
+}
+
+void* Frame::place(ir::ValueId id) {
+  ir::Arena::Place place = arena_.places[id];
+  const ir::TensorType& type = graph_.values[id].type;
+  char* begin =
+      place.host == ir::Arena::kBlock ? block->begin() : static_cast<char*>(hosts[static_cast<size_t>(place.host)].mutable_data_ptr());
+  return memory_[id] = begin + place.begin + type.offset * ir::dtype_size(type.dtype);
+}
+
+bool Frame::put_view(ir::ValueId id) {
+  const ir::Value& value = graph_.values[id];
+  const ir::TensorType& of = graph_.values[value.alias_of].type;
+  const at::Tensor& base = tensors_[value.alias_of];
+  if (base.defined() && (base.strides() != c10::IntArrayRef(of.strides) || base.sizes() != c10::IntArrayRef(of.sizes))) return false;
+  int64_t shift = value.type.offset - of.offset;
+  memory_[id] = static_cast<char*>(const_cast<void*>(data(value.alias_of))) + shift * ir::dtype_size(value.type.dtype);
+  return true;
+}
+
+// As if it were recorded at this offset in its storage: as_strided goes by that.
+const at::Tensor& Frame::over_memory(ir::ValueId id) {
+  const ir::TensorType& type = graph_.values[id].type;
+  ir::ValueId root = id;
+  while (!tensors_[root].defined() && graph_.values[root].alias_of != ir::kNoValue) root = graph_.values[root].alias_of;
+  c10::StorageImpl* owner = tensors_[root].defined() ? bridge::owner_of(tensors_[root]) : nullptr;
+  char* begin = memory_[id] - type.offset * ir::dtype_size(type.dtype);
+  auto bytes = static_cast<size_t>(ir::extent_of(type) * ir::dtype_size(type.dtype));
+  at::Tensor& tensor = made_[id];
+  if (tensor.defined()) bridge::lend_again(tensor, begin, owner);
+  else tensor = bridge::tensor_in(bridge::lend(begin, bytes, owner), type);
+  return tensor;
+}
+
+const at::Tensor& Frame::result(ir::ValueId id) {
+  const ir::TensorType& type = graph_.values[id].type;
+  if (!made_[id].defined() || !is_free(made_[id], type)) made_[id] = bridge::empty_of(type);
+  return made_[id];
+}
+
+bool is_free(const at::Tensor& tensor, const ir::TensorType& type) {
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  const c10::Storage& storage = impl->unsafe_storage();
+  return tensor.use_count() == 1 && tensor.weak_use_count() == 1 && storage.use_count() == 1 && impl->autograd_meta() == nullptr &&
+         !storage.unsafeGetStorageImpl()->has_materializer() && impl->storage_offset() == type.offset &&
+         impl->sizes() == c10::IntArrayRef(type.sizes) && impl->strides() == c10::IntArrayRef(type.strides) &&
+         impl->dtype() == c10::scalarTypeToTypeMeta(bridge::from_dtype(type.dtype)) && storage.data() != nullptr &&
+         storage.nbytes() >= static_cast<size_t>(ir::extent_of(type) * ir::dtype_size(type.dtype)) &&
+         impl->is_inference() == c10::InferenceMode::is_enabled() && !tensor.is_neg() && !tensor.is_conj();
+}
+
+}  // namespace tenon::runtime
