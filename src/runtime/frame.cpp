@@ -25,10 +25,9 @@ void Frame::clear() {
 
 void* Frame::place(ir::ValueId id) {
   ir::Arena::Place place = arena_.places[id];
-  const ir::TensorType& type = graph_.values[id].type;
   char* begin =
       place.host == ir::Arena::kBlock ? block->begin() : static_cast<char*>(hosts[static_cast<size_t>(place.host)].mutable_data_ptr());
-  return memory_[id] = begin + place.begin + type.offset * ir::dtype_size(type.dtype);
+  return memory_[id] = begin + place.begin;
 }
 
 bool Frame::put_view(ir::ValueId id) {

@@ -16,6 +16,7 @@ namespace tenon::runtime {
 
 class Frame {
  public:
+  // Places of the arena are those of first elements.
   Frame(const ir::Graph& graph, const ir::Arena& arena);
 
   // A value with memory of its own, or one that somebody made a view of.

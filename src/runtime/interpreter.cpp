@@ -26,6 +26,8 @@ Interpreter::Interpreter(ir::Graph graph, ir::Reuse reuse, std::vector<c10::IVal
       arena_(std::move(arena)),
       keeps_memory_(keeps_memory) {
   if (arena_.places.empty()) arena_.places.assign(graph_.values.size(), {ir::Arena::kOwn, 0});
+  for (size_t id = 0; id < graph_.values.size(); ++id)
+    arena_.places[id].begin += graph_.values[id].type.offset * ir::dtype_size(graph_.values[id].type.dtype);
   build(std::move(reuse));
   flat_ = FlatPlan::make(graph_, kernels_, keys_off_);
 }
