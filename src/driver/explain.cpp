@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iomanip>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -82,7 +83,9 @@ void print_kernels(const Explanation::Graph& graph, std::ostream& out) {
   constexpr size_t kShown = 12;
   if (graph.kernels.empty()) return;
   size_t ops = 0, bytes = 0, apart = 0;
+  std::map<std::string, size_t> calls;  // of libraries
   for (const Explanation::Kernel& kernel : graph.kernels) {
+    if (!kernel.call.empty()) ++calls[kernel.call];
     ops += kernel.ops.size();
     bytes += kernel.bytes;
     apart += kernel.bytes_apart;
@@ -98,6 +101,7 @@ void print_kernels(const Explanation::Graph& graph, std::ostream& out) {
     out << (kernel.call.empty() ? "" : ", as " + kernel.call) << "\n";
   }
   if (graph.kernels.size() > kShown) out << "      and " << graph.kernels.size() - kShown << " more\n";
+  for (auto& [call, count] : calls) out << "      by a library: " << count << " x " << call << "\n";
   for (const Explanation::Call& call : graph.left)
     out << "      left to ATen: " << call.count << " x " << call.op << " (" << call.why << ")\n";
 }

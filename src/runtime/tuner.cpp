@@ -1,5 +1,7 @@
 #include "runtime/tuner.h"
 
+#include <ATen/core/enum_tag.h>
+
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -154,9 +156,13 @@ class Tuner {
 
 }  // namespace
 
+// Of ATen's ops that keep their place only those with random numbers do more than throw.
 bool is_repeatable(const ir::Graph& graph) {
-  return graph.write_backs.empty() &&
-         std::all_of(graph.nodes.begin(), graph.nodes.end(), [](const ir::Node& node) { return !node.ordered && node.writes.empty(); });
+  bool has_effects = std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const ir::Node& node) {
+    if (!node.ordered) return false;
+    return node.op.rfind("aten::", 0) != 0 || bridge::find_op(node.op).hasTag(at::Tag::nondeterministic_seeded);
+  });
+  return graph.write_backs.empty() && !has_effects;
 }
 
 void tune(const Interpreter& interpreter, const std::vector<at::Tensor>& inputs, c10::ArrayRef<double> scalars, double seconds,
