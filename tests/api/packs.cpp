@@ -102,6 +102,29 @@ TEST_P(Packs, C3OtherStorage) {
   expect_fresh_after([&] { layer->weight.set_data(noise()); });
 }
 
+// A graph writes to a part of the weight that none of the words which are looked at lies in.
+TEST_P(Packs, C3AGraphWritesToAPart) {
+  Options options;
+  options.trust = std::get<0>(GetParam());
+  options.watch = {Watched(layer)};
+  auto add = compile([&](const Tensor& by) { return layer->weight.view(-1).narrow(0, 100, 1).add_(by).sum(); }, options);
+  expect_fresh_after([&] { add(torch::full({}, 8.0).to(x.scalar_type())); });
+}
+
+TEST_P(Packs, C3WithoutBias) {
+  torch::NoGradGuard no_grad;
+  torch::nn::Linear bare(torch::nn::LinearOptions(64, 48).bias(false));
+  bare->to(x.scalar_type());
+  Options options;
+  options.trust = std::get<0>(GetParam());
+  options.watch = {Watched(bare)};
+  auto fast = compile([&](const Tensor& in) { return torch::sigmoid(bare(in)); }, options);
+  for (int i = 0; i < 6; ++i) {
+    Tensor in = torch::randn({8, 64}).to(x.scalar_type());
+    EXPECT_TRUE(torch::allclose(fast(in), torch::sigmoid(bare(in)), 2e-2, 2e-2)) << i;
+  }
+}
+
 // Convolution, norm, addition and ReLU are one packed call.
 struct ConvolutionsImpl : torch::nn::Module {
   torch::nn::Conv2d first{nullptr}, second{nullptr};
@@ -109,7 +132,7 @@ struct ConvolutionsImpl : torch::nn::Module {
   ConvolutionsImpl() {
     first = register_module("first", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 16, 3).padding(1)));
     second = register_module("second", torch::nn::Conv2d(torch::nn::Conv2dOptions(16, 16, 3).padding(1).bias(false)));
-    norm1 = register_module("norm1", torch::nn::BatchNorm2d(16));
+    norm1 = register_module("norm1", torch::nn::BatchNorm2d(torch::nn::BatchNorm2dOptions(16).eps(0.5)));
     norm2 = register_module("norm2", torch::nn::BatchNorm2d(16));
   }
   Tensor forward(const Tensor& x) {

@@ -1,6 +1,7 @@
 // C3, C12: small networks run as lists of functions over pointers; what they give out is the caller's own.
 #include <gtest/gtest.h>
 #include <tenon/compile.h>
+#include <tenon/control.h>
 #include <tenon/inspect.h>
 #include <torch/torch.h>
 
@@ -71,6 +72,17 @@ TEST_P(SmallNetworks, C3WhatTheCallerMadeOfAResultIsForgotten) {
     EXPECT_TRUE(y.is_contiguous());
     EXPECT_TRUE(close(y, expected(x)));
   }
+}
+
+TEST_P(SmallNetworks, C3WithoutRoomForPacks) {
+  torch::NoGradGuard no_grad;
+  set_pack_limit(0);
+  auto fast = compiled();
+  for (int i = 0; i < 3; ++i) {
+    Tensor x = torch::randn({1, 20});
+    EXPECT_TRUE(close(fast(x), expected(x))) << i;
+  }
+  set_pack_limit(SIZE_MAX);
 }
 
 TEST_P(SmallNetworks, C3InferenceModeIsNotLeftBehind) {
