@@ -13,14 +13,14 @@ namespace tenon::test {
 using torch::Tensor;
 
 // Needs TENON_FORM=packed: a trial may find that a weight is best as it is.
-class Packs : public testing::TestWithParam<std::tuple<Trust, torch::ScalarType>> {
+class Packs : public testing::TestWithParam<std::tuple<Trust, torch::ScalarType, int64_t>> {
  protected:
   void SetUp() override {
     const char* form = std::getenv("TENON_FORM");
     if (!form || !stats_have_native()) GTEST_SKIP() << "needs TENON_FORM=packed and native code";
     torch::manual_seed(1);
     layer->to(std::get<1>(GetParam()));
-    x = torch::randn({8, 64}).to(std::get<1>(GetParam()));
+    x = torch::randn({std::get<2>(GetParam()), 64}).to(std::get<1>(GetParam()));
   }
   static bool stats_have_native() {
     auto names = backends();
@@ -120,7 +120,7 @@ TEST_P(Packs, C3WithoutBias) {
   options.watch = {Watched(bare)};
   auto fast = compile([&](const Tensor& in) { return torch::sigmoid(bare(in)); }, options);
   for (int i = 0; i < 6; ++i) {
-    Tensor in = torch::randn({8, 64}).to(x.scalar_type());
+    Tensor in = torch::randn_like(x);
     EXPECT_TRUE(torch::allclose(fast(in), torch::sigmoid(bare(in)), 2e-2, 2e-2)) << i;
   }
 }
@@ -187,10 +187,12 @@ TEST_P(Packs, C3MemoryIsCountedAndLimited) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, Packs,
-                         testing::Combine(testing::Values(Trust::checked, Trust::pure), testing::Values(torch::kFloat, torch::kBFloat16)),
+                         testing::Combine(testing::Values(Trust::checked, Trust::pure), testing::Values(torch::kFloat, torch::kBFloat16),
+                                          testing::Values(8, 20)),  // f32: by loops of ours, by MKL
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param) == Trust::pure ? "pure" : "checked") +
-                                  (std::get<1>(info.param) == torch::kFloat ? "F32" : "Bf16");
+                                  (std::get<1>(info.param) == torch::kFloat ? "F32" : "Bf16") + "Rows" +
+                                  std::to_string(std::get<2>(info.param));
                          });
 
 }  // namespace tenon::test
