@@ -26,6 +26,24 @@ std::string shortest(Number number) {
 std::string real_text(double number) { return shortest(number); }
 std::string real_text(float number) { return shortest(number); }
 
+std::string shown(std::string_view text) {
+  constexpr size_t kLongest = 120;
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string out = "\"";
+  for (char c : text) {
+    auto byte = static_cast<unsigned char>(c);
+    bool inside_character = (byte & 0xC0) == 0x80 && out.size() < kLongest + 4;
+    if (out.size() >= kLongest && !inside_character) return out + "...\"";
+    if (byte < 0x20 || byte == 0x7F) {
+      out += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+    } else {
+      if (c == '"' || c == '\\') out += '\\';
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
 void Scanner::fail(const std::string& expected) const {
   size_t line = 1, column = 1;
   for (size_t i = 0; i < at_ && i < text_.size(); ++i) {

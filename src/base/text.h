@@ -1,15 +1,19 @@
 // What the text forms of the languages share: numbers to text that reads back as the same number,
-// and a scanner for parsers, which throws UserError(parse) with line and column.
+// foreign text for messages, and a scanner for parsers, which throws UserError(parse) with line and column.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace tenon {
 
 // The shortest text that reads back exactly; never that of an integer.
 std::string real_text(double number);
 std::string real_text(float number);
+
+// Text from a file as it may stand in a message: quoted, control characters escaped, cut if long.
+std::string shown(std::string_view text);
 
 class Scanner {
  public:
