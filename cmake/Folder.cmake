@@ -1,11 +1,14 @@
 # tenon_folder(NAME base DEPENDS a b LIBS c TORCH): one static library for one folder of src/. LIBS are
-# seen by that folder alone.
+# seen by that folder alone; NESTED takes the folders in it too.
 # The edges given here are the same as in tools/layers.txt; tools/check compares them.
 function(tenon_folder)
-  cmake_parse_arguments(F "TORCH" "NAME" "DEPENDS;LIBS" ${ARGN})
+  cmake_parse_arguments(F "TORCH;NESTED" "NAME" "DEPENDS;LIBS" ${ARGN})
   string(REPLACE "/" "_" target "tenon_${F_NAME}")
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${F_NAME}/*.cpp)
-  add_library(${target} STATIC ${sources})
+  if(F_NESTED)
+    file(GLOB nested CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${F_NAME}/*/*.cpp)
+  endif()
+  add_library(${target} STATIC ${sources} ${nested})
   target_include_directories(${target} PUBLIC
     $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}>
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>

@@ -33,7 +33,7 @@ FileDescriptor::~FileDescriptor() {
 
 MappedFile::MappedFile(const FileDescriptor& file, size_t size, std::string path) : size_(size), path_(std::move(path)) {
   if (size_ == 0) return;  // which mmap refuses
-  start_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.number(), 0);
+  start_ = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.number(), 0);
   if (start_ == MAP_FAILED) {
     start_ = nullptr;
     throw UserError(ErrorCode::file, path_ + ": cannot be mapped: " + reason());

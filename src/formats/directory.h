@@ -26,7 +26,7 @@ class FileDescriptor {
   int number_;
 };
 
-// A file's bytes, private and read-only. A file that somebody shortens while it is mapped ends the process
+// A file's bytes. What is written to them stays in this process. A file that somebody shortens while it is mapped ends the process
 // (SIGBUS); writers that rename a new file into place, as ours do, are harmless.
 class MappedFile {
  public:

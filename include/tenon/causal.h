@@ -1,0 +1,54 @@
+// Models that continue text: what generation asks of them.
+#pragma once
+
+#include <vector>
+
+#include <tenon/models.h>
+
+namespace tenon {
+
+// Keys and values of the tokens so far, one pair a layer, each [batch, capacity, kv heads, head size] and written in place.
+struct KeyValueCache {
+  std::vector<at::Tensor> keys, values;
+  template <class F>
+  auto visit(F&& f) {
+    return f(keys, values);
+  }
+};
+
+// Where a call's tokens stand.
+struct Places {
+  at::Tensor positions;            // int64 [batch, length] or [1, length]
+  at::Tensor mask;                 // added to the scores, [batch, 1, length, keys]; undefined: causal, nothing before the first
+  at::Tensor slots;                // int64 [length], where in the cache their keys go
+  KeyValueCache* cache = nullptr;  // null: none is kept
+
+  // Writes keys and values [batch, kv heads, length, size] of a layer and returns those that its queries see.
+  std::pair<at::Tensor, at::Tensor> keep(size_t layer, const at::Tensor& keys, const at::Tensor& values) const;
+};
+
+class CausalModel : public Model {
+ public:
+  struct Sizes {
+    int64_t layers, kv_heads, head_size, positions, vocabulary;
+    int64_t window = 0;  // that a token sees, itself included; 0: all
+  };
+  explicit CausalModel(Sizes sizes) : sizes_(sizes) {}
+
+  at::Tensor forward(const at::Tensor& ids, const at::Tensor& mask = {}, const at::Tensor& types = {}) override;
+  // Logits [batch, vocabulary] after the last token of each row.
+  at::Tensor next(const at::Tensor& ids, const Places& places);
+
+  const Sizes& sizes() const { return sizes_; }
+  at::ScalarType type() const { return named_parameters().front().value().scalar_type(); }
+  KeyValueCache make_cache(int64_t batch, int64_t capacity) const;
+
+ protected:
+  virtual at::Tensor hidden(const at::Tensor& ids, const Places& places) = 0;  // [batch, length, width]
+  virtual at::Tensor logits(const at::Tensor& hidden) = 0;
+
+ private:
+  Sizes sizes_;
+};
+
+}  // namespace tenon

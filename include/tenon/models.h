@@ -1,0 +1,98 @@
+// Hugging Face model directories: config.json and safetensors in, a model out that compiles.
+//
+//   auto model  = tenon::load_model("llama/");         // by model_type and architecture
+//   auto fast   = tenon::compile(model);
+//   auto logits = fast(ids);
+//   tenon::save_model(*model, "copy/");
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tenon/compile.h>
+
+namespace tenon {
+
+class NamedTensor {
+ public:
+  NamedTensor(std::string key, at::Tensor value) : key_(std::move(key)), value_(std::move(value)) {}
+  const std::string& key() const { return key_; }
+  const at::Tensor& value() const { return value_; }
+
+ private:
+  std::string key_;
+  at::Tensor value_;
+};
+
+// A tree of layers with the names that Transformers gives them.
+class Module {
+ public:
+  Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+  virtual ~Module() = default;
+
+  std::vector<NamedTensor> named_parameters() const;
+  std::vector<NamedTensor> named_buffers() const;
+  std::vector<at::Tensor> parameters() const;
+  std::vector<const Module*> modules(bool include_self = true) const;
+  const std::vector<std::pair<std::string, Module*>>& children() const { return children_; }
+
+  bool is_training() const { return training_; }
+  void train(bool on = true);
+  void eval() { train(false); }
+
+ protected:
+  // What is put here is listed, saved and watched; the names are those of the file.
+  at::Tensor& put_parameter(const std::string& name, at::Tensor value);
+  at::Tensor& put_buffer(const std::string& name, at::Tensor value);
+  void put_child(const std::string& name, Module& child) { children_.emplace_back(name, &child); }
+
+ private:
+  struct Own {
+    std::string name;
+    std::shared_ptr<at::Tensor> tensor;
+    bool is_parameter;
+  };
+  std::vector<NamedTensor> named(bool parameters) const;
+
+  std::vector<Own> own_;
+  std::vector<std::pair<std::string, Module*>> children_;
+  bool training_ = false;
+};
+
+// Parameters do not require gradients when they come from a file: what trains is said by the caller.
+class Model : public Module {
+ public:
+  // Text: ids, int64 [batch, length]; mask, [batch, length], not 0 where a token counts (all, if undefined); types as BERT has
+  // them. Images: pixels, [batch, channels, height, width]. Returns logits.
+  virtual at::Tensor forward(const at::Tensor& input, const at::Tensor& mask = {}, const at::Tensor& types = {}) = 0;
+
+  // The text of config.json; saved with the weights.
+  const std::string& config() const { return config_; }
+  const std::string& generation_config() const { return generation_config_; }  // empty if the directory has none
+  // The name in the file of what is called `name` in the tree; empty: not written, since it is another's.
+  virtual std::string file_name(const std::string& name) const { return name; }
+
+ private:
+  friend std::shared_ptr<Model> load_model(const std::string&, std::optional<at::ScalarType>);
+  std::string config_, generation_config_;
+};
+
+// Throws UserError if a field of config.json is not supported, or a tensor is missing, unknown or of another shape. Weights are
+// mapped, not read; `dtype` converts them.
+std::shared_ptr<Model> load_model(const std::string& directory, std::optional<at::ScalarType> dtype = {});
+void save_model(const Model& model, const std::string& directory, int64_t shard_bytes = int64_t{5} << 30);
+
+// Models of this library depend on their arguments and weights alone.
+template <std::derived_from<Model> M>
+auto compile(std::shared_ptr<M> model, Options options = {}) {
+  options.trust = Trust::pure;
+  return detail::compile_module(std::move(model), std::move(options));
+}
+
+}  // namespace tenon

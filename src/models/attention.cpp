@@ -1,0 +1,81 @@
+// Attention over heads, with the masks and the cache of causal models.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+#include <tenon/causal.h>
+#include <tenon/family.h>
+
+#include <limits>
+
+namespace tenon {
+
+at::Tensor split_heads(const at::Tensor& x, int64_t head_size) { return x.view({x.size(0), x.size(1), -1, head_size}).transpose(1, 2); }
+
+at::Tensor merge_heads(const at::Tensor& x) { return x.transpose(1, 2).reshape({x.size(0), x.size(2), -1}); }
+
+at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask, bool causal, double dropout) {
+  std::optional<at::Tensor> bias;
+  if (mask.defined()) bias = mask;
+  bool is_causal = causal && !bias;
+  int64_t batch = q.size(0), heads = q.size(1), queries = q.size(2), size = q.size(3), kv_heads = k.size(1);
+  if (heads == kv_heads) return at::scaled_dot_product_attention(q, k, v, bias, dropout, is_causal);
+  int64_t group = heads / kv_heads;
+  if (queries == 1)  // heads that share keys are rows of one product: nothing is repeated
+    return at::scaled_dot_product_attention(q.reshape({batch, kv_heads, group, size}), k, v, bias, dropout, false)
+        .reshape({batch, heads, 1, size});
+  auto repeat = [&](const at::Tensor& x) {
+    return x.unsqueeze(2).expand({batch, kv_heads, group, x.size(2), size}).reshape({batch, heads, x.size(2), size});
+  };
+  return at::scaled_dot_product_attention(q, repeat(k), repeat(v), bias, dropout, is_causal);
+}
+
+namespace {
+
+at::Tensor as_scores(const at::Tensor& counts, at::ScalarType type) {
+  return at::where(counts, at::zeros({}, type), at::full({}, -std::numeric_limits<double>::infinity(), type));
+}
+
+}  // namespace
+
+at::Tensor padding_mask(const at::Tensor& mask, at::ScalarType type) { return as_scores(mask.ne(0).unsqueeze(1).unsqueeze(2), type); }
+
+at::Tensor causal_mask(int64_t length, int64_t window, const at::Tensor& mask, at::ScalarType type) {
+  at::Tensor places = at::arange(length, at::kLong), distance = places.unsqueeze(1) - places.unsqueeze(0);
+  at::Tensor counts = distance >= 0;
+  if (window > 0) counts = counts.logical_and(distance < window);
+  counts = counts.unsqueeze(0).unsqueeze(0);
+  if (mask.defined()) counts = counts.logical_and(mask.ne(0).unsqueeze(1).unsqueeze(2)).logical_or(distance == 0);
+  return as_scores(counts, type);
+}
+
+std::pair<at::Tensor, at::Tensor> Places::keep(size_t layer, const at::Tensor& keys, const at::Tensor& values) const {
+  if (!cache) return {keys, values};
+  at::Tensor &k = cache->keys[layer], &v = cache->values[layer];
+  k.index_copy_(1, slots, keys.transpose(1, 2));
+  v.index_copy_(1, slots, values.transpose(1, 2));
+  if (keys.size(2) > 1) return {keys, values};  // the first tokens of a text see no others
+  int64_t seen = mask.size(3);
+  return {k.narrow(1, 0, seen).transpose(1, 2), v.narrow(1, 0, seen).transpose(1, 2)};
+}
+
+at::Tensor CausalModel::forward(const at::Tensor& ids, const at::Tensor& mask, const at::Tensor&) {
+  int64_t length = ids.size(1);
+  bool windowed = sizes_.window > 0 && length > sizes_.window;
+  Places places{at::arange(length, at::kLong).unsqueeze(0)};
+  if (mask.defined() || windowed) places.mask = causal_mask(length, windowed ? sizes_.window : 0, mask, type());
+  return logits(hidden(ids, places));
+}
+
+at::Tensor CausalModel::next(const at::Tensor& ids, const Places& places) { return logits(hidden(ids, places).select(1, -1)); }
+
+KeyValueCache CausalModel::make_cache(int64_t batch, int64_t capacity) const {
+  KeyValueCache cache;
+  for (int64_t i = 0; i < sizes_.layers; ++i)
+    for (auto* side : {&cache.keys, &cache.values})
+      side->push_back(at::zeros({batch, capacity, sizes_.kv_heads, sizes_.head_size}, type()));
+  return cache;
+}
+
+}  // namespace tenon

@@ -1,0 +1,78 @@
+// Layers as Transformers computes them, op by op, so that results can be compared bit by bit with eager.
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/batch_norm.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/rsqrt.h>
+#include <tenon/family.h>
+
+namespace tenon {
+
+namespace {
+
+at::Tensor take_bias(const Weights& from, int64_t width, bool has_bias) { return has_bias ? from.take("bias", {width}) : at::Tensor(); }
+
+}  // namespace
+
+Linear::Linear(const Weights& from, int64_t in, int64_t out, bool has_bias, Stored stored)
+    : weight(put_parameter("weight", stored == Stored::output_first ? from.take("weight", {out, in}) : from.take("weight", {in, out}))),
+      bias(put_parameter("bias", take_bias(from, out, has_bias))),
+      stored_(stored) {}
+
+Linear::Linear(at::Tensor weight, at::Tensor bias)
+    : weight(put_parameter("weight", std::move(weight))), bias(put_parameter("bias", std::move(bias))) {}
+
+at::Tensor Linear::forward(const at::Tensor& x) const {
+  if (stored_ == Stored::output_first) return at::linear(x, weight, bias);
+  auto sizes = x.sizes().vec();
+  sizes.back() = weight.size(1);
+  return at::addmm(bias, x.view({-1, weight.size(0)}), weight).view(sizes);
+}
+
+Embedding::Embedding(const Weights& from, int64_t count, int64_t width)
+    : weight(put_parameter("weight", from.take("weight", {count, width}))) {}
+
+at::Tensor Embedding::forward(const at::Tensor& ids) const { return at::embedding(weight, ids); }
+
+Linear tied_or_own(bool tied, const Embedding& embedding, const Weights& from) {
+  return tied ? Linear(embedding.weight, {}) : Linear(from, embedding.weight.size(1), embedding.weight.size(0), /*has_bias=*/false);
+}
+
+LayerNorm::LayerNorm(const Weights& from, int64_t width, double epsilon)
+    : weight(put_parameter("weight", from.take("weight", {width}))),
+      bias(put_parameter("bias", from.take("bias", {width}))),
+      epsilon_(epsilon) {}
+
+at::Tensor LayerNorm::forward(const at::Tensor& x) const { return at::layer_norm(x, {weight.size(0)}, weight, bias, epsilon_); }
+
+RmsNorm::RmsNorm(const Weights& from, int64_t width, double epsilon)
+    : weight(put_parameter("weight", from.take("weight", {width}))), epsilon_(epsilon) {}
+
+at::Tensor RmsNorm::forward(const at::Tensor& x) const {
+  at::Tensor wide = x.to(at::kFloat);
+  return weight * (wide * at::rsqrt(wide.pow(2).mean(-1, true) + epsilon_)).to(x.scalar_type());
+}
+
+Conv2d::Conv2d(const Weights& from, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, bool has_bias)
+    : weight(put_parameter("weight", from.take("weight", {out, in, kernel, kernel}))),
+      bias(put_parameter("bias", take_bias(from, out, has_bias))),
+      stride_(stride),
+      padding_(padding) {}
+
+at::Tensor Conv2d::forward(const at::Tensor& x) const { return at::conv2d(x, weight, bias, stride_, padding_); }
+
+BatchNorm::BatchNorm(const Weights& from, int64_t width)
+    : weight(put_parameter("weight", from.take("weight", {width}))),
+      bias(put_parameter("bias", from.take("bias", {width}))),
+      mean(put_buffer("running_mean", from.take("running_mean", {width}))),
+      variance(put_buffer("running_var", from.take("running_var", {width}))),
+      batches(put_buffer("num_batches_tracked", from.take("num_batches_tracked", {}))) {}
+
+at::Tensor BatchNorm::forward(const at::Tensor& x) const {
+  if (is_training()) batches.add_(1);
+  return at::batch_norm(x, weight, bias, mean, variance, is_training(), 0.1, 1e-5, false);
+}
+
+}  // namespace tenon

@@ -1,0 +1,62 @@
+"""Models of every family at a tiny size, made by Transformers with fixed seeds."""
+import torch
+import transformers as t
+
+TINY = dict(vocab_size=97, hidden_size=32, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+            max_position_embeddings=512, bos_token_id=1, eos_token_id=2)
+LLAMA3 = dict(rope_type="llama3", rope_theta=50000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=64)
+BERT = dict(vocab_size=97, hidden_size=32, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=128)
+GPT2 = dict(vocab_size=97, n_embd=32, n_layer=2, n_head=4, n_positions=512, bos_token_id=1, eos_token_id=2)
+
+CAUSAL = {
+    "llama": lambda: t.LlamaForCausalLM(t.LlamaConfig(**TINY)),
+    "llama_tied_bias": lambda: t.LlamaForCausalLM(t.LlamaConfig(**TINY, tie_word_embeddings=True, attention_bias=True, mlp_bias=True)),
+    "llama_rope3": lambda: t.LlamaForCausalLM(t.LlamaConfig(**TINY, rope_parameters=LLAMA3)),
+    "llama_linear": lambda: t.LlamaForCausalLM(t.LlamaConfig(**TINY, rope_parameters=dict(rope_type="linear", rope_theta=1e4, factor=2.0))),
+    "llama_head_dim": lambda: t.LlamaForCausalLM(t.LlamaConfig(**{**TINY, "num_key_value_heads": 4}, head_dim=16)),
+    "mistral": lambda: t.MistralForCausalLM(t.MistralConfig(**TINY, sliding_window=24)),
+    "qwen2": lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**TINY)),
+    "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(**GPT2)),
+}
+OTHERS = {
+    "bert_masked": lambda: t.BertForMaskedLM(t.BertConfig(**BERT)),
+    "bert_classes": lambda: t.BertForSequenceClassification(t.BertConfig(**BERT, num_labels=5)),
+    "vit": lambda: t.ViTForImageClassification(t.ViTConfig(hidden_size=32, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4,
+                                                           image_size=32, patch_size=8, num_labels=5)),
+    "resnet": lambda: t.ResNetForImageClassification(t.ResNetConfig(embedding_size=8, hidden_sizes=[16, 32], depths=[2, 2], num_labels=5)),
+    "resnet_basic": lambda: t.ResNetForImageClassification(t.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 2],
+                                                                         layer_type="basic", num_labels=5)),
+}
+ALL = {**CAUSAL, **OTHERS}
+
+
+def make(name):
+    """The model with weights large enough for logits that differ."""
+    torch.manual_seed(sorted(ALL).index(name))
+    model = ALL[name]().eval()
+    with torch.no_grad():
+        for key, p in model.named_parameters():
+            p.add_(torch.randn_like(p) * (0.15 if p.dim() > 1 else 0.05))
+        for key, b in model.named_buffers():
+            if key.endswith(("running_mean", "running_var")):
+                b.add_(torch.rand_like(b) * 0.3)
+    return model
+
+
+def inputs(name, batch=3, length=17):
+    torch.manual_seed(5)
+    if name.startswith(("vit", "resnet")):
+        return {"input": torch.randn(batch, 3, 32, 32)}
+    out = {"input": torch.randint(3, 97, (batch, length)), "mask": torch.ones(batch, length, dtype=torch.int64)}
+    out["mask"][1, length - 5:] = 0
+    if name.startswith("bert"):
+        out["types"] = torch.randint(0, 2, (batch, length))
+    return out
+
+
+def reference(model, given):
+    """Transformers' logits."""
+    names = {"input": "pixel_values" if given["input"].is_floating_point() else "input_ids", "mask": "attention_mask", "types": "token_type_ids"}
+    with torch.no_grad():
+        return model(**{names[k]: v for k, v in given.items()}).logits

@@ -1,0 +1,220 @@
+"""Our models against Transformers. TENON_MODELS_TOOL names models_tool."""
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+import cases
+
+TOOL = os.environ.get("TENON_MODELS_TOOL", "models_tool")
+
+
+def tool(*arguments):
+    out = subprocess.run([TOOL, *map(str, arguments)], capture_output=True, text=True)
+    assert out.returncode == 0, out.stderr
+    return out.stdout
+
+
+@pytest.fixture(scope="session")
+def saved(tmp_path_factory):
+    """name -> (directory, Transformers' model), made once."""
+    made = {}
+
+    def get(name):
+        if name not in made:
+            directory = tmp_path_factory.mktemp(name)
+            model = cases.make(name)
+            model.save_pretrained(directory)
+            made[name] = directory, model
+        return made[name]
+    return get
+
+
+def errors(ours, theirs, exact):
+    """RMS of each against the f64 run, in that order."""
+    rms = lambda x: (x.double() - exact).pow(2).mean().sqrt().item()
+    return rms(ours), rms(theirs)
+
+
+def check_policy(ours, theirs, exact):
+    """Numeric policy 2: not much worse than eager by the f64 run."""
+    assert ours.shape == theirs.shape
+    ulp = torch.finfo(theirs.dtype).eps * exact.abs().max().item()
+    mine, eager = errors(ours, theirs, exact)
+    assert mine <= 1.25 * eager + ulp, (mine, eager)
+    worst = (ours.double() - exact).abs().max().item()
+    assert worst <= max(8 * (theirs.double() - exact).abs().max().item(), 4 * ulp)
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+@pytest.mark.parametrize("name", sorted(cases.ALL))
+def test_logits(saved, tmp_path, name, backend):
+    directory, model = saved(name)
+    for case, given in enumerate([cases.inputs(name), {k: v for k, v in cases.inputs(name, 2, 9).items() if k == "input"}]):
+        save_file(given, tmp_path / "in.safetensors")
+        out = tool("logits", directory, tmp_path / "in.safetensors", tmp_path / "out.safetensors", backend)
+        theirs = cases.reference(model, given)
+        exact_given = {k: v.double() if v.is_floating_point() else v for k, v in given.items()}
+        exact = cases.reference(model.double(), exact_given)
+        model.float()
+        ours = load_file(tmp_path / "out.safetensors")["logits"]
+        rows = given["mask"].bool() if ours.dim() == 3 and "mask" in given else slice(None)
+        check_policy(ours[rows], theirs[rows], exact[rows])
+        if backend == "native":
+            counts = json.loads(out)
+            assert counts["breaks"] == 0 and counts["plain"] == 0 and counts["answered"] >= 1, counts
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+@pytest.mark.parametrize("name", ["llama", "gpt2", "bert_masked", "vit", "resnet"])
+def test_halves(saved, tmp_path, name, dtype):
+    directory, model = saved(name)
+    given = {k: v for k, v in cases.inputs(name, 2, 12).items() if k == "input"}
+    save_file(given, tmp_path / "in.safetensors")
+    half = {"bf16": torch.bfloat16, "f16": torch.float16}[dtype]
+    tool("logits", directory, tmp_path / "in.safetensors", tmp_path / "out.safetensors", "native", dtype)
+    ours = load_file(tmp_path / "out.safetensors")["logits"]
+    rounded = type(model)(model.config).eval()
+    rounded.load_state_dict(model.state_dict())
+    rounded.to(half)
+    cast = {k: v.to(half) if v.is_floating_point() else v for k, v in given.items()}
+    theirs = cases.reference(rounded, cast)
+    exact = cases.reference(rounded.double(), {k: v.double() if v.is_floating_point() else v for k, v in cast.items()})
+    check_policy(ours.to(half), theirs, exact)
+
+
+PROMPTS = [[5, 9, 11], list(range(3, 40)), [7], [20, 21], list(range(60, 90, 2)), [50] * 12, list(range(90, 10, -3)), [3, 1, 4, 1, 5, 9]]
+
+
+def their_tokens(model, prompts, **options):
+    """Transformers' generate over prompts filled up on the left."""
+    length = max(map(len, prompts))
+    ids = torch.tensor([[0] * (length - len(p)) + p for p in prompts])
+    mask = torch.tensor([[0] * (length - len(p)) + [1] * len(p) for p in prompts])
+    stop = options.pop("stop", [])
+    out = model.generate(input_ids=ids, attention_mask=mask, pad_token_id=0, eos_token_id=stop or None, **options)[:, length:].tolist()
+    ended = []
+    for row in out:
+        ends = [i for i, token in enumerate(row) if token in stop]
+        ended.append(row[:ends[0] + 1] if ends else row)
+    return ended
+
+
+def generate(directory, tmp_path, calls):
+    (tmp_path / "in.json").write_text(json.dumps({"calls": calls}))
+    tool("generate", directory, tmp_path / "in.json", tmp_path / "out.json")
+    return json.loads((tmp_path / "out.json").read_text())
+
+
+@pytest.mark.parametrize("name", sorted(cases.CAUSAL))
+def test_greedy(saved, tmp_path, name):
+    directory, model = saved(name)
+    alone = [{"prompts": [p], "max_new_tokens": 128, "stop": []} for p in PROMPTS]
+    together = {"prompts": PROMPTS, "max_new_tokens": 128, "stop": []}
+    answers = generate(directory, tmp_path, [together, *alone])
+    theirs = their_tokens(model, PROMPTS, max_new_tokens=128, do_sample=False)
+    assert answers[0]["rows"] == theirs
+    assert answers[0]["heard"] == theirs
+    for prompt, answer in zip(PROMPTS, answers[1:]):
+        assert answer["rows"] == their_tokens(model, [prompt], max_new_tokens=128, do_sample=False), prompt
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "mistral"])
+def test_nothing_is_compiled_again(saved, tmp_path, name):
+    directory, _ = saved(name)
+    warm = [{"prompts": [[5, 6, 7]], "max_new_tokens": 4, "stop": []}, {"prompts": [[5, 6, 7, 8, 9]], "max_new_tokens": 70, "stop": []},
+            {"prompts": [[5, 6], [7, 8, 9]], "max_new_tokens": 4, "stop": []}, {"prompts": [[5, 6, 7], [8], [4]], "max_new_tokens": 70, "stop": []}]
+    later = [{"prompts": [list(range(3, 3 + n))], "max_new_tokens": m, "stop": []} for n, m in ((1, 3), (2, 90), (13, 7), (50, 200))]
+    later += [{"prompts": PROMPTS, "max_new_tokens": 150, "stop": []}, {"prompts": PROMPTS[1:4], "max_new_tokens": 9, "stop": []}]
+    answers = generate(directory, tmp_path, warm + later)
+    before, after = answers[len(warm) - 1], answers[-1]
+    for part in ("prefill", "decode"):
+        assert after[part]["breaks"] == 0
+        assert after[part]["plain"] == 0
+        assert after[part]["recorded"] == before[part]["recorded"], (part, before[part], after[part])
+        assert after[part]["graphs"] == before[part]["graphs"], (part, before[part], after[part])
+
+
+@pytest.mark.parametrize("options", [dict(sample=True, temperature=0.7), dict(sample=True, top_k=7), dict(sample=True, top_p=0.8),
+                                     dict(repetition_penalty=1.3), dict(sample=True, temperature=1.3, top_k=20, top_p=0.9, repetition_penalty=1.1)])
+def test_settings(saved, tmp_path, options):
+    """Equal draws too: both sides use libtorch's generator in the same way."""
+    directory, model = saved("llama")
+    ours = generate(directory, tmp_path, [{"prompts": PROMPTS[:4], "max_new_tokens": 40, "seed": 11, "stop": [], **options}])[0]["rows"]
+    theirs = dict(options)
+    theirs["do_sample"] = theirs.pop("sample", False)
+    theirs.setdefault("top_k", 0)
+    if not theirs["do_sample"]:
+        theirs.pop("top_k")
+    torch.manual_seed(11)
+    assert ours == their_tokens(model, PROMPTS[:4], max_new_tokens=40, **theirs)
+
+
+def test_stop(saved, tmp_path):
+    directory, model = saved("llama")
+    rows = generate(directory, tmp_path, [{"prompts": PROMPTS, "max_new_tokens": 60, "stop": []}])[0]["rows"]
+    stop = [rows[0][10], rows[1][20]]
+    ours = generate(directory, tmp_path, [{"prompts": PROMPTS, "max_new_tokens": 60, "stop": stop}])[0]["rows"]
+    assert ours == their_tokens(model, PROMPTS, max_new_tokens=60, do_sample=False, stop=stop)
+    assert min(map(len, ours)) < 60
+
+
+@pytest.mark.parametrize("name", sorted(cases.ALL))
+@pytest.mark.parametrize("shard", [1 << 40, 20000])
+def test_saved_model_loads_in_transformers(saved, tmp_path, name, shard):
+    directory, model = saved(name)
+    tool("copy", directory, tmp_path / "copy", shard)
+    again = type(model).from_pretrained(tmp_path / "copy")
+    for (key, a), (other, b) in zip(sorted(model.state_dict().items()), sorted(again.state_dict().items())):
+        assert key == other and torch.equal(a, b), key
+    if shard == 1 << 40:
+        assert (tmp_path / "copy/model.safetensors").read_bytes() == (directory / "model.safetensors").read_bytes()
+    else:
+        assert (tmp_path / "copy/model.safetensors.index.json").exists()
+
+
+def refused(directory, tmp_path):
+    save_file({"input": torch.zeros(1, 4, dtype=torch.int64)}, tmp_path / "in.safetensors")
+    out = subprocess.run([TOOL, "logits", directory, tmp_path / "in.safetensors", tmp_path / "out.safetensors", "eager"], capture_output=True, text=True)
+    assert out.returncode == 1
+    return out.stderr
+
+
+@pytest.mark.parametrize("field,value,text", [
+    ("rope_parameters", {"rope_type": "yarn", "factor": 2.0}, "rope_type"), ("hidden_act", "gelu", "hidden_act"),
+    ("quantization_config", {"bits": 4}, "quantization_config"), ("num_key_value_heads", 3, "num_key_value_heads"),
+    ("vocab_size", 96, "embed_tokens"), ("model_type", "deepseek", "deepseek"), ("architectures", ["LlamaForTokens"], "LlamaForCausalLM"),
+    ("num_hidden_layers", 3, "layers.2"), ("num_hidden_layers", 1, "layers.1"), ("hidden_size", "32", "hidden_size"), ("logit_scale", 0.5, "logit_scale")])
+def test_refusals(saved, tmp_path, field, value, text):
+    directory, _ = saved("llama")
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    config = json.loads((directory / "config.json").read_text())
+    config[field] = value
+    (copy / "config.json").write_text(json.dumps(config))
+    (copy / "model.safetensors").write_bytes((directory / "model.safetensors").read_bytes())
+    assert text in refused(copy, tmp_path)
+
+
+@pytest.mark.parametrize("change", ["missing", "extra", "shape"])
+def test_wrong_tensors(saved, tmp_path, change):
+    directory, _ = saved("gpt2")
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / "config.json").write_bytes((directory / "config.json").read_bytes())
+    tensors = load_file(directory / "model.safetensors")
+    name = "transformer.h.1.mlp.c_fc.weight"
+    if change == "missing":
+        del tensors[name]
+    elif change == "extra":
+        name = "transformer.h.1.mlp.other"
+        tensors[name] = torch.zeros(3)
+    else:
+        tensors[name] = tensors[name].t().contiguous()
+    save_file(tensors, copy / "model.safetensors", metadata={"format": "pt"})
+    assert name in refused(copy, tmp_path)
