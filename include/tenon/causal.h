@@ -16,16 +16,20 @@ struct KeyValueCache {
   }
 };
 
-// Where a call's tokens stand.
+// Where a call's tokens stand. All of it is data, so that compiled code serves any place in a text.
 struct Places {
-  at::Tensor positions;            // int64 [batch, length] or [1, length]
-  at::Tensor mask;                 // added to the scores, [batch, 1, length, keys]; undefined: causal, nothing before the first
-  at::Tensor slots;                // int64 [length], where in the cache their keys go
-  KeyValueCache* cache = nullptr;  // null: none is kept
+  at::Tensor positions;  // int64 [batch, length] or [1, length]: as the model counts them
+  at::Tensor mask;       // without a cache: added to the scores, [batch, 1, length, keys]; undefined: each sees all before it
 
-  // Writes keys and values [batch, kv heads, length, size] of a layer and returns those that its queries see.
-  std::pair<at::Tensor, at::Tensor> keep(size_t layer, const at::Tensor& keys, const at::Tensor& values) const;
+  KeyValueCache* cache = nullptr;  // null: there is nothing before these tokens
+  at::Tensor slots;                // int64 [length]: where in the cache they stand, one after another
+  at::Tensor padding;              // int64 [batch]: how many slots at the start of each row hold nothing
+  int64_t window = 0;              // that a token sees, itself included; 0: all
 };
+
+// Attention of a layer's new tokens to themselves and to those before, [batch, heads or kv heads, length, head size] each; the new
+// keys and values go into the cache. Returns [batch, length, heads * head size].
+at::Tensor attend_at(const Places& places, size_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double dropout = 0);
 
 class CausalModel : public Model {
  public:

@@ -31,7 +31,7 @@ using OnToken = std::function<bool(size_t row, int64_t token)>;
 
 class Generator {
  public:
-  // `options` as for compile; trust is pure, sizes are dynamic.
+  // `options` as for compile; trust is pure.
   explicit Generator(std::shared_ptr<CausalModel> model, Options options = {.mode = Mode::reduce_overhead});
   ~Generator();
 

@@ -1,18 +1,16 @@
-// Two compiled functions over one cache: one reads the prompts, the other makes a token a row at a time. Prompts of unequal length
-// are filled up on the left, so that all rows write their next keys to the same slot. The keys that a token may see are counted in
-// steps of kStep: their number is a size that the compiled code takes at run time, so that nothing is compiled while texts grow.
+// Two compiled functions over one cache: one reads prompts in pieces of a few fixed lengths, the other makes a token a row at a
+// time. Prompts are filled up on the left to one length that such pieces make up; then all rows write their next keys to the same
+// slot. Where in the text a piece stands is data: nothing is compiled while texts grow or prompts differ in length.
 #include <ATen/core/grad_mode.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/TensorOperators.h>
 #include <tenon/family.h>
 #include <tenon/generate.h>
 
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -22,7 +20,10 @@ namespace tenon {
 
 namespace {
 
-constexpr int64_t kStep = 64;
+// Longest first. What is left of a prompt is filled up to the shortest.
+constexpr int64_t kPieces[] = {512, 256, 128, 64, 32, 16};
+constexpr int64_t kShortest = 16;
+constexpr int64_t kFewest = 512;  // slots of a cache
 
 using Rows = std::vector<std::vector<int64_t>>;
 
@@ -41,18 +42,17 @@ std::vector<int64_t> ends_of(const CausalModel& model) {
   return {};
 }
 
-int64_t rounded_up(int64_t count) { return (count + kStep - 1) / kStep * kStep; }
-
-using Step = std::function<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, KeyValueCache)>;
+using Step = std::function<at::Tensor(const at::Tensor& ids, const at::Tensor& positions, const at::Tensor& slots,
+                                      const at::Tensor& padding, KeyValueCache cache)>;
 
 auto compile_step(const std::shared_ptr<CausalModel>& model, Options options, const char* name) {
   options.trust = Trust::pure;
-  options.dynamic = Dynamic::yes;
   options.name = name;
   options.watch.insert(options.watch.begin(), Watched(model));
-  Step step = [model](const at::Tensor& ids, const at::Tensor& positions, const at::Tensor& mask, const at::Tensor& slots,
+  Step step = [model](const at::Tensor& ids, const at::Tensor& positions, const at::Tensor& slots, const at::Tensor& padding,
                       KeyValueCache cache) {
-    return model->next(ids, {positions, mask, slots, &cache});
+    Places places{.positions = positions, .cache = &cache, .slots = slots, .padding = padding, .window = model->sizes().window};
+    return model->next(ids, places);
   };
   return Compiled<Step>(std::move(step), std::move(options));
 }
@@ -63,18 +63,19 @@ struct Generator::Impl {
   Impl(std::shared_ptr<CausalModel> m, const Options& options)
       : model(std::move(m)),
         ends(ends_of(*model)),
-        type(model->type()),
         prefill(compile_step(model, options, "prefill")),
         decode(compile_step(model, options, "decode")) {}
 
-  void need_room(int64_t batch, int64_t tokens) {
-    bool fits = !cache.keys.empty() && cache.keys[0].size(0) == batch && cache.keys[0].size(1) >= tokens;
-    if (!fits) cache = model->make_cache(batch, std::max(tokens, int64_t{4} * kStep));
+  void need_room(int64_t batch, int64_t slots) {
+    bool same = !cache.keys.empty() && cache.keys[0].size(0) == batch;
+    if (same && cache.keys[0].size(1) >= slots) return;
+    int64_t capacity = same ? cache.keys[0].size(1) : std::min(kFewest * 4, model->sizes().positions + kShortest);
+    while (capacity < slots) capacity *= 2;  // seldom: another size is compiled for
+    cache = model->make_cache(batch, capacity);
   }
 
   std::shared_ptr<CausalModel> model;
   std::vector<int64_t> ends;
-  at::ScalarType type;
   Compiled<Step> prefill, decode;
   KeyValueCache cache;  // kept for calls of the same batch
 };
@@ -84,61 +85,36 @@ namespace {
 // One call's texts, filled up on the left to one length.
 class Batch {
  public:
-  Batch(const Rows& prompts, int64_t window, at::ScalarType type) : window_(window), type_(type) {
+  explicit Batch(const Rows& prompts) : prompts_(prompts) {
     for (const auto& prompt : prompts) length_ = std::max(length_, static_cast<int64_t>(prompt.size()));
+    if (length_ > 1) length_ = (length_ + kShortest - 1) / kShortest * kShortest;
     for (const auto& prompt : prompts) padding_.push_back(length_ - static_cast<int64_t>(prompt.size()));
   }
 
   int64_t length() const { return length_; }
+  at::Tensor padding() const { return at::tensor(padding_); }
 
-  at::Tensor ids(const Rows& prompts) const {
-    at::Tensor out = at::empty({rows(), length_}, at::kLong);
-    int64_t* to = out.data_ptr<int64_t>();
-    for (size_t i = 0; i < prompts.size(); ++i, to += length_)
-      std::copy(prompts[i].begin(), prompts[i].end(), std::fill_n(to, padding_[i], prompts[i].front()));
-    return out;
+  at::Tensor ids(int64_t first, int64_t count) const {
+    return rows([&](size_t row, int64_t i) { return prompts_[row][static_cast<size_t>(std::max<int64_t>(0, i - padding_[row]))]; }, first,
+                count);
   }
-
   at::Tensor positions(int64_t first, int64_t count) const {
-    at::Tensor out = at::empty({rows(), count}, at::kLong);
-    int64_t* to = out.data_ptr<int64_t>();
-    for (int64_t padding : padding_)
-      for (int64_t i = first; i < first + count; ++i) *to++ = std::max<int64_t>(0, i - padding);
-    return out;
-  }
-
-  // For the prompts; undefined if each token sees all before it.
-  at::Tensor prompt_mask() const {
-    bool even = std::all_of(padding_.begin(), padding_.end(), [](int64_t n) { return n == 0; });
-    bool windowed = window_ > 0 && length_ > window_;
-    if (even && !windowed) return {};
-    at::Tensor counts = at::arange(length_, at::kLong).unsqueeze(0) >= at::tensor(padding_).unsqueeze(1);
-    return causal_mask(length_, windowed ? window_ : 0, counts, type_);
-  }
-
-  // For a token at `place`: which keys it sees.
-  const at::Tensor& mask_at(int64_t place) {
-    int64_t keys = rounded_up(place + 1);
-    if (!mask_.defined() || mask_.size(3) < keys) {
-      mask_ = at::full({rows(), 1, 1, keys}, -std::numeric_limits<float>::infinity(), type_);
-      for (int64_t i = 0; i < rows(); ++i) {
-        int64_t first = padding_[static_cast<size_t>(i)];
-        mask_[i].narrow(2, first, std::max<int64_t>(0, place - first)).fill_(0);
-      }
-      if (window_ > 0 && place >= window_) mask_.narrow(3, 0, place - window_).fill_(-std::numeric_limits<float>::infinity());
-    }
-    mask_.select(3, place).fill_(0);
-    if (window_ > 0 && place >= window_) mask_.select(3, place - window_).fill_(-std::numeric_limits<float>::infinity());
-    return mask_;
+    return rows([&](size_t row, int64_t i) { return std::max<int64_t>(0, i - padding_[row]); }, first, count);
   }
 
  private:
-  int64_t rows() const { return static_cast<int64_t>(padding_.size()); }
+  template <class F>
+  at::Tensor rows(F&& value, int64_t first, int64_t count) const {
+    at::Tensor out = at::empty({static_cast<int64_t>(padding_.size()), count}, at::kLong);
+    int64_t* to = out.data_ptr<int64_t>();
+    for (size_t row = 0; row < padding_.size(); ++row)
+      for (int64_t i = first; i < first + count; ++i) *to++ = value(row, i);
+    return out;
+  }
 
-  int64_t window_, length_ = 0;
-  at::ScalarType type_;
+  const Rows& prompts_;
+  int64_t length_ = 0;
   std::vector<int64_t> padding_;
-  at::Tensor mask_;
 };
 
 void check_prompts(const Rows& prompts, const CausalModel::Sizes& sizes, int64_t new_tokens) {
@@ -168,15 +144,20 @@ Rows Generator::operator()(const Rows& prompts, const GenerateOptions& options, 
   at::NoGradGuard no_grad;
   at::Generator random = at::detail::createCPUGenerator(options.seed);
   const std::vector<int64_t>& ends = options.stop ? *options.stop : impl_->ends;
-  Batch batch(prompts, impl_->model->sizes().window, impl_->type);
+  Batch batch(prompts);
   int64_t length = batch.length(), rows = static_cast<int64_t>(prompts.size());
-  impl_->need_room(rows, rounded_up(length + options.max_new_tokens));
-
-  // A single token is the first step of decoding: a prompt has two or more.
-  bool reads = length > 1;
-  at::Tensor slots = at::arange(length, at::kLong);
-  at::Tensor logits = reads ? impl_->prefill(batch.ids(prompts), batch.positions(0, length), batch.prompt_mask(), slots, impl_->cache)
-                            : impl_->decode(batch.ids(prompts), batch.positions(0, 1), batch.mask_at(0), slots, impl_->cache);
+  impl_->need_room(rows, length + options.max_new_tokens);
+  at::Tensor padding = batch.padding(), logits;
+  auto step = [&](Compiled<Step>& by, const at::Tensor& ids, int64_t first) {
+    int64_t count = ids.size(1);
+    logits = by(ids, batch.positions(first, count), at::arange(first, first + count, at::kLong), padding, impl_->cache);
+  };
+  if (length == 1) step(impl_->decode, batch.ids(0, 1), 0);
+  for (int64_t first = 0; length > 1 && first < length;) {
+    int64_t count = *std::find_if(std::begin(kPieces), std::end(kPieces), [&](int64_t piece) { return piece <= length - first; });
+    step(impl_->prefill, batch.ids(first, count), first);
+    first += count;
+  }
   Rows all = prompts;
   std::vector<bool> done(prompts.size());
   at::Tensor next = at::empty({rows, 1}, at::kLong);
@@ -192,7 +173,7 @@ Rows Generator::operator()(const Rows& prompts, const GenerateOptions& options, 
     }
     bool all_done = std::all_of(done.begin(), done.end(), [](bool d) { return d; });
     if (all_done || place - length + 1 == options.max_new_tokens) return out;
-    logits = impl_->decode(next, batch.positions(place, 1), batch.mask_at(place), at::full({1}, place, at::kLong), impl_->cache);
+    step(impl_->decode, next, place);
   }
 }
 

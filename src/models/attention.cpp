@@ -1,5 +1,6 @@
-// Attention over heads, with the masks and the cache of causal models.
+// Attention over heads, and the masks of causal models.
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/where.h>
@@ -50,16 +51,6 @@ at::Tensor causal_mask(int64_t length, int64_t window, const at::Tensor& mask, a
   return as_scores(counts, type);
 }
 
-std::pair<at::Tensor, at::Tensor> Places::keep(size_t layer, const at::Tensor& keys, const at::Tensor& values) const {
-  if (!cache) return {keys, values};
-  at::Tensor &k = cache->keys[layer], &v = cache->values[layer];
-  k.index_copy_(1, slots, keys.transpose(1, 2));
-  v.index_copy_(1, slots, values.transpose(1, 2));
-  if (keys.size(2) > 1) return {keys, values};  // the first tokens of a text see no others
-  int64_t seen = mask.size(3);
-  return {k.narrow(1, 0, seen).transpose(1, 2), v.narrow(1, 0, seen).transpose(1, 2)};
-}
-
 at::Tensor CausalModel::forward(const at::Tensor& ids, const at::Tensor& mask, const at::Tensor&) {
   int64_t length = ids.size(1);
   bool windowed = sizes_.window > 0 && length > sizes_.window;
@@ -74,7 +65,7 @@ KeyValueCache CausalModel::make_cache(int64_t batch, int64_t capacity) const {
   KeyValueCache cache;
   for (int64_t i = 0; i < sizes_.layers; ++i)
     for (auto* side : {&cache.keys, &cache.values})
-      side->push_back(at::zeros({batch, capacity, sizes_.kv_heads, sizes_.head_size}, type()));
+      side->push_back(at::empty({batch, capacity, sizes_.kv_heads, sizes_.head_size}, type()));
   return cache;
 }
 

@@ -127,12 +127,15 @@ def test_greedy(saved, tmp_path, name):
 @pytest.mark.parametrize("name", ["llama", "gpt2", "mistral"])
 def test_nothing_is_compiled_again(saved, tmp_path, name):
     directory, _ = saved(name)
-    warm = [{"prompts": [[5, 6, 7]], "max_new_tokens": 4, "stop": []}, {"prompts": [[5, 6, 7, 8, 9]], "max_new_tokens": 70, "stop": []},
-            {"prompts": [[5, 6], [7, 8, 9]], "max_new_tokens": 4, "stop": []}, {"prompts": [[5, 6, 7], [8], [4]], "max_new_tokens": 70, "stop": []}]
-    later = [{"prompts": [list(range(3, 3 + n))], "max_new_tokens": m, "stop": []} for n, m in ((1, 3), (2, 90), (13, 7), (50, 200))]
-    later += [{"prompts": PROMPTS, "max_new_tokens": 150, "stop": []}, {"prompts": PROMPTS[1:4], "max_new_tokens": 9, "stop": []}]
+    pieces = [16, 32, 64, 128, 256]
+    warm = [{"prompts": [[5] * n] * rows, "max_new_tokens": 3, "stop": []} for rows in (1, 8) for n in (1, *pieces, *pieces)]
+    later = [{"prompts": [list(range(3, 3 + n))], "max_new_tokens": m, "stop": []} for n, m in ((1, 3), (2, 90), (13, 7), (50, 200), (90, 20))]
+    later += [{"prompts": PROMPTS, "max_new_tokens": 150, "stop": []}, {"prompts": PROMPTS[::-1], "max_new_tokens": 9, "stop": []}]
+    later += [{"prompts": [[7] * 390], "max_new_tokens": 100, "stop": []}, {"prompts": [[7] * n for n in range(1, 300, 40)], "max_new_tokens": 100, "stop": []}]
     answers = generate(directory, tmp_path, warm + later)
     before, after = answers[len(warm) - 1], answers[-1]
+    calls = after["decode"]["calls"] - before["decode"]["calls"]
+    assert after["decode"]["answered"] - before["decode"]["answered"] == calls > 500
     for part in ("prefill", "decode"):
         assert after[part]["breaks"] == 0
         assert after[part]["plain"] == 0

@@ -20,9 +20,8 @@ Gpt2Attention::Gpt2Attention(const Gpt2Config& c, const Weights& from, size_t la
 at::Tensor Gpt2Attention::forward(const at::Tensor& x, const Places& places) const {
   auto parts = c_attn_.forward(x).split(width_, 2);
   auto heads = [&](const at::Tensor& t) { return split_heads(t, head_size_); };
-  auto [keys, values] = places.keep(layer_, heads(parts[1]), heads(parts[2]));
-  at::Tensor mixed = attend(heads(parts[0]), keys, values, places.mask, /*causal=*/true, is_training() ? attention_dropout_ : 0);
-  return at::dropout(c_proj_.forward(merge_heads(mixed)), residual_dropout_, is_training());
+  at::Tensor mixed = attend_at(places, layer_, heads(parts[0]), heads(parts[1]), heads(parts[2]), is_training() ? attention_dropout_ : 0);
+  return at::dropout(c_proj_.forward(mixed), residual_dropout_, is_training());
 }
 
 Gpt2Mlp::Gpt2Mlp(const Gpt2Config& c, const Weights& from)

@@ -17,8 +17,8 @@ LlamaAttention::LlamaAttention(const LlamaConfig& c, const Weights& from, size_t
 
 at::Tensor LlamaAttention::forward(const at::Tensor& x, const Turns& turns, const Places& places) const {
   at::Tensor q = turn(split_heads(q_proj_.forward(x), head_size_), turns), k = turn(split_heads(k_proj_.forward(x), head_size_), turns);
-  auto [keys, values] = places.keep(layer_, k, split_heads(v_proj_.forward(x), head_size_));
-  return o_proj_.forward(merge_heads(attend(q, keys, values, places.mask, /*causal=*/true, is_training() ? dropout_ : 0)));
+  at::Tensor v = split_heads(v_proj_.forward(x), head_size_);
+  return o_proj_.forward(attend_at(places, layer_, q, k, v, is_training() ? dropout_ : 0));
 }
 
 LlamaMlp::LlamaMlp(const LlamaConfig& c, const Weights& from)
