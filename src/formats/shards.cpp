@@ -138,6 +138,9 @@ std::optional<Weights::Located> Weights::find(std::string_view wanted) const {
 
 void write_weights(const Directory& directory, std::span<const TensorView> tensors, const std::optional<Metadata>& metadata,
                    uint64_t max_shard_bytes) {
+  std::set<std::string_view> names;
+  for (const TensorView& tensor : tensors)
+    if (!names.insert(tensor.name).second) refuse(directory, ErrorCode::format, "the tensor " + shown(tensor.name) + " is given twice");
   std::vector<Shard> shards = split(tensors, max_shard_bytes);
   std::set<std::string> written;
   if (shards.size() == 1) {

@@ -76,6 +76,15 @@ TEST(Shards, EarlierSavesAreRemoved) {
   EXPECT_TRUE(directory.has("model-notes.txt"));
 }
 
+TEST(Shards, ATensorGivenTwiceIsRefusedBeforeAnythingIsWritten) {
+  TemporaryDirectory home;
+  Directory directory(home.path());
+  std::vector<TensorView> tensors = letters({6, 6});
+  tensors.push_back(tensors[0]);
+  EXPECT_TRUE(refuses(ErrorCode::format, "given twice", [&] { write_weights(directory, tensors, std::nullopt, 10); }));
+  EXPECT_TRUE(directory.names().empty());
+}
+
 TEST(Shards, ReadsAnIndexOfOlderVersions) {
   TemporaryDirectory home;
   home.put("a.safetensors", with_length("{" + entry("\"x\"", 0, 4) + "}", "abcd"));
