@@ -2,7 +2,7 @@
 # Installs what Tenon is built and tested with on a bare Debian 12. Safe to run again.
 set -euo pipefail
 
-packages=(g++ cmake ninja-build ccache libgtest-dev nlohmann-json3-dev graphviz clang-format python3-pip llvm-22-dev libzstd-dev zlib1g-dev)
+packages=(g++ cmake ninja-build ccache libgtest-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev graphviz clang-format python3-pip llvm-22-dev libzstd-dev zlib1g-dev)
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
@@ -24,4 +24,6 @@ if ! python3 -c 'import torch, sys; sys.exit(torch.__version__.split("+")[0] != 
   python3 -m pip install -q 'torch==2.13.0'
 fi
 python3 -c 'import pytest' 2>/dev/null || python3 -m pip install -q pytest
+# The reference that tests/tokens_py compares with.
+python3 -c 'import tokenizers, sys; sys.exit(tokenizers.__version__ != "0.23.3")' 2>/dev/null || python3 -m pip install -q 'tokenizers==0.23.3'
 echo "setup: ready"
