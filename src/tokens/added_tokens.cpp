@@ -53,7 +53,7 @@ int32_t AddedTokens::Trie::longest(std::string_view text, size_t at, size_t& end
 }
 
 AddedTokens::AddedTokens(const Json* value, const Vocabulary& model, const Normalizer& normalizer)
-    : word_(Regex::pcre2(std::string("[") + kWordSet + "\\p{Join_Control}]")) {
+    : word_(Regex::pcre2(std::string("[") + kWordSet + "]")) {
   if (!value) return;
   if (!value->is_array()) refuse("'added_tokens' must be a list");
   for (const Json& token : *value) add(Fields(token, "added_tokens"), model, normalizer);

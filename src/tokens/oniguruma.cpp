@@ -13,9 +13,12 @@ namespace tenon::tokens {
 const char* const kSpaceSet = R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 const char* const kNotSpaceSet =
     R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027}\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
-const char* const kWordSet = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+const char* const kWordSet = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control})";
 
 namespace {
+
+// Oniguruma takes superscripts and fractions of Latin-1 too, but not what joins letters.
+const char* const kOwnWordSet = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 
 constexpr std::array kCategories = {"C",  "Cc", "Cf", "Cn", "Co", "L",  "Ll", "Lm", "Lo", "Lt", "Lu", "M",
                                     "Mc", "Me", "Mn", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Pe", "Pf",
@@ -180,10 +183,10 @@ class Translator {
       case 'S':
         return whole(kNotSpaceSet, nullptr);
       case 'w':
-        return whole(kWordSet, nullptr);
+        return whole(kOwnWordSet, nullptr);
       case 'W':
         only_in_set("\\W inside of a set");
-        return whole("", kWordSet);
+        return whole("", kOwnWordSet);
       case 'd':
         return whole("\\p{Nd}", nullptr);
       case 'D':
@@ -223,7 +226,7 @@ class Translator {
   }
 
   void boundary(bool at_boundary) {
-    std::string word = std::string("[") + kWordSet + "]";
+    std::string word = std::string("[") + kOwnWordSet + "]";
     if (at_boundary) out_ += "(?:(?<=" + word + ")(?!" + word + ")|(?<!" + word + ")(?=" + word + "))";
     else out_ += "(?:(?<=" + word + ")(?=" + word + ")|(?<!" + word + ")(?!" + word + "))";
   }

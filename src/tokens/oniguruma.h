@@ -12,6 +12,6 @@ std::string pcre2_from_oniguruma(std::string_view pattern);
 // Parts of a PCRE2 class, between [ and ].
 extern const char* const kSpaceSet;     // Unicode's White_Space
 extern const char* const kNotSpaceSet;  // all else
-extern const char* const kWordSet;      // letters, marks, digits and connectors
+extern const char* const kWordSet;      // letters, marks, digits, connectors and joiners: \w of the reference's other engine
 
 }  // namespace tenon::tokens

@@ -65,8 +65,7 @@ PreTokenizer bert() {
 }
 
 PreTokenizer whitespace() {
-  std::string word = std::string(kWordSet) + "\\p{Join_Control}";  // which Oniguruma does not count, but this type does
-  Regex regex = Regex::pcre2("[" + word + "]+|[^" + word + kSpaceSet + "]+");
+  Regex regex = Regex::pcre2(std::string("[") + kWordSet + "]+|[^" + kWordSet + kSpaceSet + "]+");
   return [regex](Pieces& pieces) {
     pieces.each(
         [&](const Piece& piece) { regex.each_match(piece.text, [&](size_t begin, size_t end) { pieces.add(piece.part(begin, end)); }); });

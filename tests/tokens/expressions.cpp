@@ -36,6 +36,7 @@ TEST(Expressions, WordsCountMarksAndConnectors) {
                    "b",
                    "c"}));
   EXPECT_EQ(matches(Regex::oniguruma("\\W+"), "a--b"), Texts{"--"});
+  EXPECT_EQ(matches(Regex::oniguruma("\\w"), "\u00B2\u00BD\u2074\u200D"), (Texts{"\u00B2", "\u00BD"}));
   EXPECT_EQ(matches(Regex::oniguruma("\\bb"), "ab b"), Texts{"b"});
   EXPECT_EQ(matches(Regex::oniguruma("\\Bb"), "ab b"), Texts{"b"});
 }

@@ -110,6 +110,14 @@ TEST(Files, HarmlessPaddingAndModelsWithoutType) {
   EXPECT_EQ(pipeline(file).encode("abc", true), Ids{5});
 }
 
+TEST(Normalizers, OneCharacterWithTwoInLowerCase) {
+  Json file = small_file();
+  file["normalizer"] = {{"type", "Lowercase"}};
+  file["model"]["vocab"] = {{"i", 0}, {"\u0307", 1}};
+  file["model"]["merges"] = Json::array();
+  EXPECT_EQ(pipeline(file).encode("\u0130I", true), (Ids{0, 1, 0}));
+}
+
 TEST(Utf8, ReplacesWhatIsBroken) {
   auto text = [](std::string bytes) { return tokens::take_text(bytes, false); };
   EXPECT_EQ(text("a\xFF"
