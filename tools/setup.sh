@@ -2,7 +2,7 @@
 # Installs what Tenon is built and tested with on a bare Debian 12. Safe to run again.
 set -euo pipefail
 
-packages=(g++ cmake ninja-build ccache libgtest-dev nlohmann-json3-dev graphviz clang-format python3-pip llvm-22-dev clang-22 libclang-rt-22-dev libzstd-dev zlib1g-dev)
+packages=(g++ cmake ninja-build ccache libgtest-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev graphviz clang-format python3-pip llvm-22-dev clang-22 libclang-rt-22-dev libzstd-dev zlib1g-dev)
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
@@ -27,4 +27,6 @@ python3 -c 'import pytest' 2>/dev/null || python3 -m pip install -q pytest
 # The packages whose files we read and write; tests/formats_py compares with them byte by byte.
 python3 -c 'import safetensors, sys; sys.exit(safetensors.__version__ != "0.8.0")' 2>/dev/null || python3 -m pip install -q 'safetensors==0.8.0'
 python3 -c 'import transformers, sys; sys.exit(transformers.__version__ != "5.22.2")' 2>/dev/null || python3 -m pip install -q 'transformers==5.22.2'
+# The reference that tests/tokens_py compares with.
+python3 -c 'import tokenizers, sys; sys.exit(tokenizers.__version__ != "0.23.3")' 2>/dev/null || python3 -m pip install -q 'tokenizers==0.23.3'
 echo "setup: ready"

@@ -221,3 +221,20 @@ def test_wrong_tensors(saved, tmp_path, change):
         tensors[name] = tensors[name].t().contiguous()
     save_file(tensors, copy / "model.safetensors", metadata={"format": "pt"})
     assert name in refused(copy, tmp_path)
+
+
+def test_own_family(tmp_path):
+    """examples/own_family.cpp, as a user would add a family."""
+    torch.manual_seed(1)
+    config = transformers.OPTConfig(vocab_size=97, hidden_size=32, ffn_dim=64, num_hidden_layers=2, num_attention_heads=4, word_embed_proj_dim=32,
+                                    max_position_embeddings=128, bos_token_id=1, eos_token_id=2)
+    model = transformers.OPTForCausalLM(config).eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.randn_like(p) * 0.15)
+    model.save_pretrained(tmp_path)
+    program = pathlib.Path(TOOL).parent.parent / "examples/own_family"
+    out = subprocess.run([program, tmp_path, "5", "9", "31", "7"], capture_output=True, text=True)
+    assert out.returncode == 0, out.stderr
+    theirs = model.generate(torch.tensor([[5, 9, 31, 7]]), max_new_tokens=32, do_sample=False, eos_token_id=None, pad_token_id=0)[0, 4:]
+    assert list(map(int, out.stdout.split())) == theirs.tolist()

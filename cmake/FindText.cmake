@@ -1,0 +1,16 @@
+# PCRE2 (8-bit) and utf8proc, for src/tokens. As shared libraries, so that a user's own library does not show their symbols.
+find_path(TENON_PCRE2_INCLUDE pcre2.h)
+find_library(TENON_PCRE2 NAMES pcre2-8)
+find_path(TENON_UTF8PROC_INCLUDE utf8proc.h)
+find_library(TENON_UTF8PROC NAMES utf8proc)
+foreach(place TENON_PCRE2_INCLUDE TENON_PCRE2 TENON_UTF8PROC_INCLUDE TENON_UTF8PROC)
+  if(NOT ${place})
+    message(FATAL_ERROR "Tenon needs PCRE2 and utf8proc: run tools/setup.sh, or set ${place}")
+  endif()
+endforeach()
+
+if(NOT TARGET tenon_text)
+  add_library(tenon_text INTERFACE IMPORTED GLOBAL)
+  target_include_directories(tenon_text SYSTEM INTERFACE ${TENON_PCRE2_INCLUDE} ${TENON_UTF8PROC_INCLUDE})
+  target_link_libraries(tenon_text INTERFACE ${TENON_PCRE2} ${TENON_UTF8PROC})
+endif()

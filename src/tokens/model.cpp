@@ -1,0 +1,18 @@
+#include "tokens/model.h"
+
+#include "tokens/bpe.h"
+#include "tokens/word_piece.h"
+
+namespace tenon::tokens {
+
+std::unique_ptr<Model> model_of(const Json& value) {
+  Fields fields(value, "model");
+  // Files of the first versions have no "type".
+  std::string otherwise = fields.has("merges") ? "BPE" : fields.has("max_input_chars_per_word") ? "WordPiece" : "without a type";
+  std::string type = fields.text_or("type", otherwise);
+  if (type == "BPE") return std::make_unique<Bpe>(value);
+  if (type == "WordPiece") return std::make_unique<WordPiece>(value);
+  refuse("the model '" + type + "' is not supported; BPE and WordPiece are");
+}
+
+}  // namespace tenon::tokens

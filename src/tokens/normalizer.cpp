@@ -1,0 +1,143 @@
+#include "tokens/normalizer.h"
+
+#include <vector>
+
+#include "tokens/pattern.h"
+#include "tokens/unicode.h"
+#include "tokens/utf8.h"
+
+namespace tenon::tokens {
+
+namespace {
+
+// Every character becomes what f appends for it.
+template <class F>
+void rewrite(Normalized& text, F&& f) {
+  Normalized result;
+  result.text.reserve(text.text.size());
+  for (size_t at = 0; at < text.text.size();) {
+    bool from_start = at < text.from_start;
+    f(result.text, next_character(text.text, at));
+    if (from_start) result.from_start = result.text.size();
+  }
+  text = std::move(result);
+}
+
+void to_normal_form(Normalized& text, NormalForm form) {
+  std::string result = normal_form(text.text, form);
+  if (text.from_start > 0 && !result.empty()) {
+    std::string start = normal_form(std::string_view(text.text).substr(0, text.from_start), form);
+    size_t first = 0;
+    next_character(result, first);
+    text.from_start = result.starts_with(start) ? start.size() : first;  // else it was composed with what follows
+  }
+  text.text = std::move(result);
+}
+
+void strip(Normalized& text, bool left, bool right) {
+  size_t begin = 0, end = text.text.size();
+  for (size_t at = 0; left && at < text.text.size() && is_white_space(next_character(text.text, at));) begin = at;
+  for (size_t at = end; right && at > begin && is_white_space(previous_character(text.text, at));) end = at;
+  Piece kept = Piece{text.text, text.from_start, -1}.part(begin, end);
+  text = kept.copy();
+}
+
+// The blocks that BERT's authors took for Chinese, gaps included.
+bool is_chinese(char32_t c) {
+  return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B81F) ||
+         (c >= 0x2B920 && c <= 0x2CEAF) || (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+}
+
+void clean(std::string& out, char32_t c) {
+  if (c == 0xFFFD || is_control(c)) return;
+  if (is_white_space(c)) out += ' ';
+  else append_character(out, c);
+}
+
+void space_chinese(std::string& out, char32_t c) {
+  bool chinese = is_chinese(c);
+  if (chinese) out += ' ';
+  append_character(out, c);
+  if (chinese) out += ' ';
+}
+
+void drop_marks(Normalized& text, bool (*is_mark)(char32_t)) {
+  rewrite(text, [&](std::string& out, char32_t c) {
+    if (!is_mark(c)) append_character(out, c);
+  });
+}
+
+Normalizer bert(Fields& fields) {
+  bool cleans = fields.flag("clean_text"), chinese = fields.flag("handle_chinese_chars"), lower = fields.flag("lowercase");
+  bool accents = fields.flag_or("strip_accents", lower);
+  return [=](Normalized& text) {
+    if (cleans) rewrite(text, clean);
+    if (chinese) rewrite(text, space_chinese);
+    if (accents) {
+      to_normal_form(text, NormalForm::nfd);
+      drop_marks(text, is_nonspacing_mark);
+    }
+    if (lower) rewrite(text, append_lower_case);
+  };
+}
+
+Normalizer prepend(Fields& fields) {
+  std::string prefix = fields.text("prepend");
+  return [prefix](Normalized& text) {
+    if (text.text.empty()) return;
+    text.text.insert(0, prefix);
+    if (text.from_start > 0) text.from_start += prefix.size();
+  };
+}
+
+Normalizer replace(Fields& fields) {
+  Regex regex = pattern_of(fields.need("pattern"), fields.where());
+  std::string content = fields.text("content");
+  return [regex, content](Normalized& text) { text = replace_matches(text, regex, content); };
+}
+
+Normalizer form(NormalForm form) {
+  return [form](Normalized& text) { to_normal_form(text, form); };
+}
+
+Normalizer of_type(Part& part) {
+  const std::string& type = part.type();
+  if (type == "BertNormalizer") return bert(part);
+  if (type == "NFC") return form(NormalForm::nfc);
+  if (type == "NFD") return form(NormalForm::nfd);
+  if (type == "NFKC") return form(NormalForm::nfkc);
+  if (type == "NFKD") return form(NormalForm::nfkd);
+  if (type == "Lowercase") return [](Normalized& text) { rewrite(text, append_lower_case); };
+  if (type == "StripAccents") return [](Normalized& text) { drop_marks(text, is_combining_mark); };
+  if (type == "Strip") {
+    bool left = part.flag("strip_left"), right = part.flag("strip_right");
+    return [=](Normalized& text) { strip(text, left, right); };
+  }
+  if (type == "Replace") return replace(part);
+  if (type == "Prepend") return prepend(part);
+  refuse("the normalizer '" + type + "' is not supported");
+}
+
+void add_steps(const Json& value, std::vector<Normalizer>& steps) {
+  Part part(value, "normalizer");
+  if (part.type() == "Sequence")
+    for (const Json& step : part.list("normalizers")) add_steps(step, steps);
+  else steps.push_back(of_type(part));
+  part.done();
+}
+
+}  // namespace
+
+Normalizer normalizer_of(const Json& value) {
+  std::vector<Normalizer> steps;
+  add_steps(value, steps);
+  return [steps](Normalized& text) {
+    size_t before = text.text.size();
+    for (const Normalizer& step : steps) {
+      step(text);
+      check_growth(text.text.size(), before);
+    }
+  };
+}
+
+}  // namespace tenon::tokens
