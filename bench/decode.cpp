@@ -1,40 +1,49 @@
 // bench_decode DIRECTORY [f32|bf16] [TOKENS] [PROMPT]: tokens a second of greedy decoding, batch 1, beside what reading the weights
 // takes at this footprint and thread count.
-#include <ATen/Parallel.h>
 #include <tenon/generate.h>
 #include <tenon/inspect.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
+#include "bridge/parallel.h"
 #include "timing.h"
 
 using namespace tenon;
 
 namespace {
 
-// Seconds to read all bytes of the tensors once, on all threads.
+using Words = long long __attribute__((vector_size(64), aligned(8), may_alias));
+
+__attribute__((target_clones("avx512f", "avx2", "default"))) long long sum_of(const char* from, size_t bytes) {
+  Words sums[4] = {};
+  const auto* words = reinterpret_cast<const Words*>(from);
+  for (size_t i = 0; i + 4 <= bytes / sizeof(Words); i += 4)
+    for (size_t j = 0; j < 4; ++j) sums[j] += words[i + j];
+  Words all = sums[0] + sums[1] + sums[2] + sums[3];
+  long long total = 0;
+  for (size_t j = 0; j < 8; ++j) total += all[j];
+  return total;
+}
+
+// Seconds to read all bytes of the tensors once, on all threads: the best of three, since other load only ever adds.
 double read_seconds(const std::vector<at::Tensor>& tensors) {
-  return bench::wall_of([&] {
-    for (const at::Tensor& t : tensors) {
-      const auto* words = static_cast<const uint64_t*>(t.const_data_ptr());
-      int64_t count = static_cast<int64_t>(t.nbytes() / 8), threads = at::get_num_threads();
-      std::vector<uint64_t> sums(static_cast<size_t>(threads) * 8);
-      at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
-        for (int64_t k = begin; k < end; ++k) {
-          uint64_t a = 0, b = 0, c = 0, d = 0;
-          for (int64_t i = count * k / threads; i + 32 <= count * (k + 1) / threads; i += 32)
-            for (int64_t j = i; j < i + 32; j += 4) a += words[j], b += words[j + 1], c += words[j + 2], d += words[j + 3];
-          sums[static_cast<size_t>(k) * 8] = a + b + c + d;
-        }
-      });
-      volatile uint64_t sink = sums[0];
-      (void)sink;
-    }
-  });
+  static std::atomic<long long> sink;
+  double least = 1e9;
+  for (int round = 0; round < 3; ++round)
+    least = std::min(least, bench::wall_of([&] {
+                       for (const at::Tensor& t : tensors) {
+                         const char* bytes = static_cast<const char*>(t.const_data_ptr());
+                         bridge::parallel_for(0, static_cast<int64_t>(t.nbytes() >> 12), 64, [&](int64_t begin, int64_t end) {
+                           sink += sum_of(bytes + (begin << 12), static_cast<size_t>(end - begin) << 12);
+                         });
+                       }
+                     }));
+  return least;
 }
 
 }  // namespace
@@ -65,8 +74,10 @@ int main(int count, char** arguments) {
     firsts.push_back(first);
   }
   double rate = bench::median(rates), read = bench::median(reads);
-  std::printf("{\"tokens_per_second\": %.2f, \"of_bandwidth\": %.3f, \"gb_per_second\": %.2f, \"weights_mb\": %.1f, \"prefill_ms\": %.2f}\n", rate,
-              rate * read, static_cast<double>(bytes) / read / 1e9, static_cast<double>(bytes) / 1e6, bench::median(firsts) * 1e3);
+  std::printf(
+      "{\"tokens_per_second\": %.2f, \"of_bandwidth\": %.3f, \"gb_per_second\": %.2f, \"weights_mb\": %.1f, \"prefill_ms\": %.2f}\n", rate,
+      rate * read, static_cast<double>(bytes) / read / 1e9, static_cast<double>(bytes) / 1e6, bench::median(firsts) * 1e3);
   if (std::getenv("TENON_BENCH_EXPLAIN"))
-    std::fprintf(stderr, "%s\n%s\n", detail::explain(*generate.prefill()).text().c_str(), detail::explain(*generate.decode()).text().c_str());
+    std::fprintf(stderr, "%s\n%s\n", detail::explain(*generate.prefill()).text().c_str(),
+                 detail::explain(*generate.decode()).text().c_str());
 }

@@ -6,7 +6,6 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <tenon/causal.h>
 #include <tenon/family.h>
@@ -15,11 +14,47 @@
 #include <cmath>
 #include <limits>
 
+#include "bridge/parallel.h"
+
 namespace tenon {
 
 namespace {
 
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
+
+#define TENON_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
+using Lanes = float __attribute__((vector_size(64), aligned(4)));
+constexpr int64_t kLanes = 16;
+
+TENON_WIDE float dot(const float* a, const float* b, int64_t count) {
+  Lanes sums = {};
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) sums += *reinterpret_cast<const Lanes*>(a + i) * *reinterpret_cast<const Lanes*>(b + i);
+  float sum = 0;
+  for (; i < count; ++i) sum += a[i] * b[i];
+  for (int64_t lane = 0; lane < kLanes; ++lane) sum += sums[lane];
+  return sum;
+}
+
+TENON_WIDE void add_scaled(float* to, float scale, const float* from, int64_t count) {
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) *reinterpret_cast<Lanes*>(to + i) += *reinterpret_cast<const Lanes*>(from + i) * scale;
+  for (; i < count; ++i) to[i] += scale * from[i];
+}
+
+// The numbers as f32: where they lie, or in `room`.
+const float* as_floats(const float* from, int64_t, float*) { return from; }
+template <class T>
+const float* as_floats(const T* from, int64_t count, float* room) {
+  for (int64_t i = 0; i < count; ++i) room[i] = static_cast<float>(from[i]);
+  return room;
+}
+
+void softmax(float* scores, int64_t count) {
+  float most = *std::max_element(scores, scores + count), total = 0;
+  for (int64_t j = 0; j < count; ++j) total += scores[j] = std::exp(scores[j] - most);
+  for (int64_t j = 0; j < count; ++j) scores[j] /= total;
+}
 
 // One token a row: for each kv head, its group of queries against the keys that they see. Sums are f32.
 template <class T>
@@ -30,38 +65,27 @@ void attend_one(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& v
   const T *k = keys.const_data_ptr<T>(), *v = values.const_data_ptr<T>(), *queries = q.const_data_ptr<T>();
   T* to = out.data_ptr<T>();
   float scale = static_cast<float>(1 / std::sqrt(static_cast<double>(size)));
-  at::parallel_for(0, batch * kv_heads, 1, [&](int64_t begin, int64_t end) {
-    std::vector<float> scores(static_cast<size_t>(group * (place + 1))), query(static_cast<size_t>(group * size)), sum(query.size());
+  constexpr int64_t kEnough = 1 << 15;  // products of numbers that are worth another thread
+  int64_t grain = std::max<int64_t>(1, kEnough / (group * size * (place + 1)));
+  bridge::parallel_for(0, batch * kv_heads, grain, [&](int64_t begin, int64_t end) {
+    std::vector<float> scores(static_cast<size_t>(group * (place + 1))), query(static_cast<size_t>(group * size)), sum(query.size()),
+        room(static_cast<size_t>(size));
     for (int64_t i = begin; i < end; ++i) {
-      int64_t row = i / kv_heads, head = i % kv_heads;
+      int64_t row = i / kv_heads, head = i % kv_heads, at = (row * heads + head * group) * size;
       int64_t first = std::max(padding[row], window > 0 ? place - window + 1 : 0), seen = place + 1 - first;
-      const T* row_k = k + (row * capacity + first) * kv_heads * size + head * size;
-      const T* row_v = v + (row * capacity + first) * kv_heads * size + head * size;
-      int64_t at = (row * heads + head * group) * size;
+      auto token = [&](const T* cache, int64_t j) {
+        return as_floats(cache + ((row * capacity + first + j) * kv_heads + head) * size, size, room.data());
+      };
       for (int64_t n = 0; n < group * size; ++n) query[n] = static_cast<float>(queries[at + n]) * scale;
       for (int64_t j = 0; j < seen; ++j) {
-        const T* key = row_k + j * kv_heads * size;
-        for (int64_t g = 0; g < group; ++g) {
-          float dot = 0;
-          const float* one = query.data() + g * size;
-#pragma omp simd reduction(+ : dot)
-          for (int64_t d = 0; d < size; ++d) dot += one[d] * static_cast<float>(key[d]);
-          scores[g * seen + j] = dot;
-        }
+        const float* key = token(k, j);
+        for (int64_t g = 0; g < group; ++g) scores[g * seen + j] = dot(query.data() + g * size, key, size);
       }
+      for (int64_t g = 0; g < group; ++g) softmax(scores.data() + g * seen, seen);
       std::fill(sum.begin(), sum.end(), 0.f);
-      for (int64_t g = 0; g < group; ++g) {
-        float *s = scores.data() + g * seen, most = *std::max_element(s, s + seen), total = 0;
-        for (int64_t j = 0; j < seen; ++j) total += s[j] = std::exp(s[j] - most);
-        for (int64_t j = 0; j < seen; ++j) s[j] /= total;
-      }
       for (int64_t j = 0; j < seen; ++j) {
-        const T* value = row_v + j * kv_heads * size;
-        for (int64_t g = 0; g < group; ++g) {
-          float weight = scores[g * seen + j], *one = sum.data() + g * size;
-#pragma omp simd
-          for (int64_t d = 0; d < size; ++d) one[d] += weight * static_cast<float>(value[d]);
-        }
+        const float* value = token(v, j);
+        for (int64_t g = 0; g < group; ++g) add_scaled(sum.data() + g * size, scores[g * seen + j], value, size);
       }
       for (int64_t n = 0; n < group * size; ++n) to[at + n] = static_cast<T>(sum[n]);
     }

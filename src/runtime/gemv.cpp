@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <vector>
 
 namespace tenon::runtime {
 namespace {
@@ -33,6 +34,17 @@ TENON_AVX512 inline __m512 in_order(__m512 sums) {
   return _mm512_permutexvar_ps(where, sums);
 }
 
+TENON_AVX512 inline __m512 widened(__m256i halves) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16)); }
+
+// To the nearest, ties to even; NaN stays one.
+TENON_AVX512 inline __m256i rounded(__m512 v) {
+  __m512i bits = _mm512_castps_si512(v);
+  __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  __m512i out = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
+  out = _mm512_mask_mov_epi32(out, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), _mm512_set1_epi32(0x7fc0));
+  return _mm512_cvtepi32_epi16(out);
+}
+
 // Sixteen rows of right at a time, along k.
 TENON_AVX512 void run_turned(const Gemv& g, const float* left, const float* right, const float* row, float* out, int64_t begin,
                              int64_t end) {
@@ -59,6 +71,68 @@ TENON_AVX512 void run_turned(const Gemv& g, const float* left, const float* righ
         for (int i = 0; i < kLanes; ++i) sums[i] = _mm512_fmadd_ps(some, _mm512_maskz_loadu_ps(rest, rows[i] + k), sums[i]);
       }
       _mm512_mask_storeu_ps(out + m * g.n + n, first(count), _mm512_add_ps(in_order(sums_of(sums)), start));
+    }
+  }
+}
+
+constexpr int64_t kPairs = 2 * kLanes;
+constexpr int kStreams = 8;  // rows that are read side by side: more than that, and the memory is slower
+
+// Of each 32 numbers first those at even places, then those at odd ones, as f32; filled up with 0.
+TENON_AVX512 void spread(const uint16_t* from, int64_t count, float* to) {
+  for (int64_t k = 0; k < count; k += kPairs, to += kPairs) {
+    int64_t left = std::min(kPairs, count - k);
+    __m512i pairs = _mm512_maskz_loadu_epi16(left == kPairs ? ~__mmask32{0} : (__mmask32{1} << left) - 1, from + k);
+    _mm512_storeu_ps(to, _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)));
+    _mm512_storeu_ps(to + kLanes, _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000)))));
+  }
+}
+
+// The sums of eight rows' products with x, which is spread.
+TENON_AVX512 inline void sum_rows(const uint16_t* const* rows, int64_t k, const float* x, __m512* sums) {
+  constexpr int64_t kAhead = 512;  // elements
+  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000));
+  __m512 even[kStreams], odd[kStreams];
+#pragma GCC unroll 8
+  for (int i = 0; i < kStreams; ++i) even[i] = odd[i] = _mm512_setzero_ps();
+  auto add = [&](int i, __m512i pairs, __m512 x0, __m512 x1) TENON_AVX512 {
+    even[i] = _mm512_fmadd_ps(x0, _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)), even[i]);
+    odd[i] = _mm512_fmadd_ps(x1, _mm512_castsi512_ps(_mm512_and_si512(pairs, upper)), odd[i]);
+  };
+  int64_t j = 0;
+  for (; j + kPairs <= k; j += kPairs) {
+    __m512 x0 = _mm512_loadu_ps(x + j), x1 = _mm512_loadu_ps(x + j + kLanes);
+#pragma GCC unroll 8
+    for (int i = 0; i < kStreams; ++i) {
+      _mm_prefetch(reinterpret_cast<const char*>(rows[i] + j + kAhead), _MM_HINT_T0);
+      add(i, _mm512_loadu_si512(rows[i] + j), x0, x1);
+    }
+  }
+  if (j < k) {
+    __mmask32 rest = (__mmask32{1} << (k - j)) - 1;
+    __m512 x0 = _mm512_loadu_ps(x + j), x1 = _mm512_loadu_ps(x + j + kLanes);
+#pragma GCC unroll 8
+    for (int i = 0; i < kStreams; ++i) add(i, _mm512_maskz_loadu_epi16(rest, rows[i] + j), x0, x1);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kStreams; ++i) sums[i] = _mm512_add_ps(even[i], odd[i]);
+}
+
+// The same for bf16.
+TENON_AVX512 void run_turned(const Gemv& g, const uint16_t* left, const uint16_t* right, const uint16_t* row, uint16_t* out, int64_t begin,
+                             int64_t end) {
+  int64_t width = (g.k + kPairs - 1) / kPairs * kPairs;
+  std::vector<float> x(static_cast<size_t>(g.m * width));
+  for (int64_t m = 0; m < g.m; ++m) spread(left + m * g.left_stride, g.k, x.data() + m * width);
+  for (int64_t n = begin; n < end; n += kLanes) {
+    int64_t count = std::min(kLanes, end - n);
+    const uint16_t* rows[kLanes];
+    for (int64_t i = 0; i < kLanes; ++i) rows[i] = right + (n + std::min(i, count - 1)) * g.k;
+    __m512 start = row ? widened(_mm256_maskz_loadu_epi16(first(count), row + n)) : _mm512_setzero_ps();
+    for (int64_t m = 0; m < g.m; ++m) {
+      __m512 sums[kLanes];
+      for (int half = 0; half < kLanes; half += kStreams) sum_rows(rows + half, g.k, x.data() + m * width, sums + half);
+      _mm256_mask_storeu_epi16(out + m * g.n + n, first(count), rounded(_mm512_add_ps(in_order(sums_of(sums)), start)));
     }
   }
 }
@@ -122,6 +196,11 @@ bool has_gemv() {
 void run_gemv(const Gemv& what, const float* left, const float* right, const float* row, float* out, int64_t begin, int64_t end) {
   if (what.turned) run_turned(what, left, right, row, out, begin, end);
   else run_straight(what, left, right, row, out, begin, end);
+}
+
+void run_gemv(const Gemv& what, const uint16_t* left, const uint16_t* right, const uint16_t* row, uint16_t* out, int64_t begin,
+              int64_t end) {
+  run_turned(what, left, right, row, out, begin, end);
 }
 
 }  // namespace tenon::runtime

@@ -17,6 +17,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "bridge/parallel.h"
+#include "runtime/gemv.h"
 #include "runtime/tiles.h"
 
 namespace tenon::runtime {
@@ -120,10 +122,41 @@ void run_plain(const ProductOperands& p, const at::Tensor& out) {
   else at::mm_out(matrix, p.left, p.right);
 }
 
+// Of so few rows a product takes as long as its weight takes to read: there is nothing to pack for, and libraries read slower.
+constexpr int64_t kFewRows = 4;
+
+bool can_stream(const ProductOperands& p) {
+  at::ScalarType type = p.left.scalar_type();
+  if (!has_gemv() || p.left.size(0) > kFewRows || p.left.stride(1) != 1) return false;
+  bool turned = is_turned(p.right) && p.right.stride(1) == p.right.size(0);
+  bool straight = p.right.stride(1) == 1 && p.right.stride(0) == p.right.size(1);
+  return (type == at::kFloat && (turned || straight)) || (type == at::kBFloat16 && turned);
+}
+
+template <class T>
+void run_streamed(const ProductOperands& p, T* out) {
+  auto [m, n, k] = sizes_of(p);
+  Gemv gemv{m, n, k, p.left.stride(0), is_turned(p.right)};
+  auto at = [](const at::Tensor& t) { return static_cast<const T*>(t.const_data_ptr()); };
+  const T* row = p.row.defined() ? at(p.row) : nullptr;
+  constexpr int64_t kColumns = 64;  // that a thread takes at once
+  constexpr int64_t kEnough = int64_t{1} << 15;
+  int64_t columns = (n + kColumns - 1) / kColumns, grain = std::max<int64_t>(1, kEnough / (kColumns * k));
+  bridge::parallel_for(0, columns, grain, [&, n = int64_t{n}](int64_t begin, int64_t end) {
+    run_gemv(gemv, at(p.left), at(p.right), row, out, begin * kColumns, std::min(n, end * kColumns));
+  });
+}
+
+void run_streamed(const ProductOperands& p, at::Tensor& out) {
+  if (p.left.scalar_type() == at::kFloat) run_streamed(p, static_cast<float*>(out.mutable_data_ptr()));
+  else run_streamed(p, static_cast<uint16_t*>(out.mutable_data_ptr()));
+}
+
 at::Tensor run_form(const ProductOperands& p, Form form, const Pack* pack, at::Tensor out) {
   if (pack && form == Form::onednn) return run_onednn(p, *pack);
   if (!out.defined()) out = room(p);
-  if (pack && form == Form::tiles) run_by_tiles(p, *pack, out);
+  if (form == Form::streamed && can_stream(p)) run_streamed(p, out);
+  else if (pack && form == Form::tiles) run_by_tiles(p, *pack, out);
   else if (pack) run_mkl(p, *pack, out);
   else run_plain(p, out);
   return out;
@@ -169,6 +202,7 @@ Choices& choices() {
 
 Form Product::choose(const ProductOperands& p) const {
   auto [m, n, k] = sizes_of(p);
+  if (can_stream(p) && wanted_form().empty()) return Form::streamed;
   std::vector<Form> forms = packed_forms(p.left.scalar_type(), k, /*all=*/false);
   if (forms.empty() || (p.right.numel() < kFewElements && wanted_form().empty())) return Form::plain;
   if (!wanted_form().empty()) return wanted_form() == "tiles" ? forms.back() : forms.front();
@@ -202,6 +236,7 @@ Form Product::choose(const ProductOperands& p) const {
 std::vector<Form> Product::forms(at::ScalarType type, int64_t k) const {
   if (!gelu_.empty()) return {Form::onednn};
   std::vector<Form> out = {Form::plain};
+  if (form_ == Form::streamed) out.push_back(Form::streamed);
   for (Form form : packed_forms(type, k, /*all=*/true)) out.push_back(form);
   return out;
 }
@@ -229,7 +264,7 @@ at::Tensor Product::run(const ProductOperands& p, at::Tensor out) const {
   }
   if (!is_chosen_.load(std::memory_order_acquire)) use(choose(p));
   Form form = form_.load(std::memory_order_acquire);
-  if (form == Form::plain) return run_form(p, form, nullptr, std::move(out));
+  if (form == Form::plain || form == Form::streamed) return run_form(p, form, nullptr, std::move(out));
   return run_form(p, form, pack(p, form).get(), std::move(out));
 }
 
