@@ -29,25 +29,38 @@ OTHERS = {
                                                                          layer_type="basic", num_labels=5)),
 }
 ALL = {**CAUSAL, **OTHERS}
+# 768 wide, 12 layers deep; ResNet-50.
+WIDE = dict(hidden_size=768, intermediate_size=2048, num_hidden_layers=12, num_attention_heads=12, num_key_value_heads=4, vocab_size=32000,
+            max_position_embeddings=1024, bos_token_id=1, eos_token_id=2)
+REAL = {
+    "llama": lambda: t.LlamaForCausalLM(t.LlamaConfig(**WIDE)),
+    "mistral": lambda: t.MistralForCausalLM(t.MistralConfig(**WIDE, sliding_window=64)),
+    "qwen2": lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**WIDE)),
+    "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config()),
+    "bert_masked": lambda: t.BertForMaskedLM(t.BertConfig()),
+    "bert_classes": lambda: t.BertForSequenceClassification(t.BertConfig(num_labels=5)),
+    "vit": lambda: t.ViTForImageClassification(t.ViTConfig()),
+    "resnet": lambda: t.ResNetForImageClassification(t.ResNetConfig()),
+}
 
 
-def make(name):
+def make(name, models=ALL, spread=0.15):
     """The model with weights large enough for logits that differ."""
-    torch.manual_seed(sorted(ALL).index(name))
-    model = ALL[name]().eval()
+    torch.manual_seed(sorted(models).index(name))
+    model = models[name]().eval()
     with torch.no_grad():
         for key, p in model.named_parameters():
-            p.add_(torch.randn_like(p) * (0.15 if p.dim() > 1 else 0.05))
+            p.add_(torch.randn_like(p) * (spread if p.dim() > 1 else spread / 3))
         for key, b in model.named_buffers():
             if key.endswith(("running_mean", "running_var")):
                 b.add_(torch.rand_like(b) * 0.3)
     return model
 
 
-def inputs(name, batch=3, length=17):
+def inputs(name, batch=3, length=17, image=32):
     torch.manual_seed(5)
     if name.startswith(("vit", "resnet")):
-        return {"input": torch.randn(batch, 3, 32, 32)}
+        return {"input": torch.randn(batch, 3, image, image)}
     out = {"input": torch.randint(3, 97, (batch, length)), "mask": torch.ones(batch, length, dtype=torch.int64)}
     out["mask"][1, length - 5:] = 0
     if name.startswith("bert"):

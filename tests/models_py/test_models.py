@@ -223,6 +223,27 @@ def test_wrong_tensors(saved, tmp_path, change):
     assert name in refused(copy, tmp_path)
 
 
+@pytest.mark.skipif("TENON_REAL_SIZES" not in os.environ, reason="takes minutes; TENON_REAL_SIZES=1 asks for it")
+@pytest.mark.parametrize("name", sorted(cases.REAL))
+def test_real_size(tmp_path, name):
+    model = cases.make(name, cases.REAL, spread=0.02)
+    directory = tmp_path / "model"
+    model.save_pretrained(directory)
+    given = cases.inputs(name, 2, 48, image=224)
+    save_file(given, tmp_path / "in.safetensors")
+    out = tool("logits", directory, tmp_path / "in.safetensors", tmp_path / "out.safetensors", "native")
+    assert json.loads(out)["breaks"] == 0
+    theirs = cases.reference(model, given)
+    exact = cases.reference(model.double(), {k: v.double() if v.is_floating_point() else v for k, v in given.items()})
+    model.float()
+    ours = load_file(tmp_path / "out.safetensors")["logits"]
+    rows = given["mask"].bool() if ours.dim() == 3 and "mask" in given else slice(None)
+    check_policy(ours[rows], theirs[rows], exact[rows])
+    if name in cases.CAUSAL:
+        answer = generate(directory, tmp_path, [{"prompts": PROMPTS, "max_new_tokens": 128, "stop": []}])[0]
+        assert answer["rows"] == their_tokens(model, PROMPTS, max_new_tokens=128, do_sample=False)
+
+
 def test_own_family(tmp_path):
     """examples/own_family.cpp, as a user would add a family."""
     torch.manual_seed(1)
