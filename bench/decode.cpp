@@ -10,6 +10,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/clock.h"
 #include "bridge/parallel.h"
 #include "timing.h"
 
@@ -35,7 +36,7 @@ double read_seconds(const std::vector<at::Tensor>& tensors) {
   static std::atomic<long long> sink;
   double least = 1e9;
   for (int round = 0; round < 3; ++round)
-    least = std::min(least, bench::wall_of([&] {
+    least = std::min(least, seconds_of([&] {
                        for (const at::Tensor& t : tensors) {
                          const char* bytes = static_cast<const char*>(t.const_data_ptr());
                          bridge::parallel_for(0, static_cast<int64_t>(t.nbytes() >> 12), 64, [&](int64_t begin, int64_t end) {
@@ -67,8 +68,8 @@ int main(int count, char** arguments) {
   std::vector<double> rates, reads, firsts;
   for (int round = 0; round < 5; ++round) {
     double reading = read_seconds(weights);
-    double first = bench::wall_of([&] { generate({prompt}, {.max_new_tokens = 1, .stop = std::vector<int64_t>()}); });
-    double all = bench::wall_of([&] { generate({prompt}, {.max_new_tokens = tokens + 1, .stop = std::vector<int64_t>()}); });
+    double first = seconds_of([&] { generate({prompt}, {.max_new_tokens = 1, .stop = std::vector<int64_t>()}); });
+    double all = seconds_of([&] { generate({prompt}, {.max_new_tokens = tokens + 1, .stop = std::vector<int64_t>()}); });
     rates.push_back(static_cast<double>(tokens) / (all - first));
     reads.push_back(reading);
     firsts.push_back(first);

@@ -5,7 +5,6 @@
 #include <tenon/control.h>
 #include <tenon/inspect.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -14,6 +13,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/clock.h"
 #include "bench/models/bert.h"
 #include "bench/models/gpt2.h"
 #include "bench/models/llama.h"
@@ -25,18 +25,12 @@ using namespace tenon::bench;
 
 namespace {
 
-double wall_of(const std::function<void()>& f) {
-  auto start = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 // Wall time; in turn, since the machine is shared.
 std::pair<double, double> medians(const std::function<void()>& eager, const std::function<void()>& ours, int rounds) {
   std::vector<double> a, b;
   for (int i = 0; i < rounds; ++i) {
-    a.push_back(wall_of(eager));
-    b.push_back(wall_of(ours));
+    a.push_back(seconds_of(eager));
+    b.push_back(seconds_of(ours));
   }
   return {median(a), median(b)};
 }
@@ -63,8 +57,8 @@ double bench_compile(const std::string& name, Model model, const Tensor& ids) {
     auto compiled = compile(forward);
     double first = 0, plain = 0;
     for (int i = 0; i < kFirst; ++i) {
-      plain += wall_of([&] { forward(ids); });
-      first += wall_of([&] { compiled(ids); });
+      plain += seconds_of([&] { forward(ids); });
+      first += seconds_of([&] { compiled(ids); });
     }
     above.push_back(first - plain);
     eager.push_back(plain / kFirst);
@@ -162,12 +156,12 @@ void bench_modes() {
   Tensor ids = random_ids(1, 30522);
   auto standard = compile(model);
   double usual = 0, first = 0;
-  for (int i = 0; i < 4; ++i) usual = wall_of([&] { standard(ids); });
+  for (int i = 0; i < 4; ++i) usual = seconds_of([&] { standard(ids); });
   report("packs bert", static_cast<double>(stats().pack_bytes) / weights, "x weights", 0, 0);
   Options options;
   options.mode = Mode::max_autotune;
   auto tuned = compile(model, options);
-  for (int i = 0; i < 4; ++i) first = std::max(first, wall_of([&] { tuned(ids); }));
+  for (int i = 0; i < 4; ++i) first = std::max(first, seconds_of([&] { tuned(ids); }));
   report("max_autotune bert", first, "s", usual, first);
   if (std::getenv("TENON_BENCH_EXPLAIN")) std::fprintf(stderr, "%s\n", explain(tuned).text().c_str());
 }

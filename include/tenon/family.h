@@ -152,7 +152,8 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
 
 // 0 where a key counts and -inf where not, [batch, 1, queries, keys]. Each query sees itself, so that no row is empty.
 at::Tensor padding_mask(const at::Tensor& mask, at::ScalarType type);
-at::Tensor causal_mask(int64_t length, int64_t window, const at::Tensor& mask, at::ScalarType type);
+// Queries are the last `length` of all tokens, `first` stand before them; the mask is [batch, first + length] or undefined.
+at::Tensor causal_mask(int64_t length, int64_t window, const at::Tensor& mask, at::ScalarType type, int64_t first = 0);
 
 using ModelMaker = std::function<std::shared_ptr<Model>(const Fields& fields, const Weights& weights)>;
 // `architecture` is what config.json names under "architectures". A later entry replaces an earlier one.

@@ -11,9 +11,9 @@
 #include <tenon/generate.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "formats/json.h"
 #include "generate/sampling.h"
 
 namespace tenon {
@@ -23,7 +23,7 @@ namespace {
 // Longest first. What is left of a prompt is filled up to the shortest.
 constexpr int64_t kPieces[] = {512, 256, 128, 64, 32, 16};
 constexpr int64_t kShortest = 16;
-constexpr int64_t kFewest = 512;  // slots of a cache
+constexpr int64_t kSlots = 2048;  // of a cache, at first
 
 using Rows = std::vector<std::vector<int64_t>>;
 
@@ -31,7 +31,7 @@ using Rows = std::vector<std::vector<int64_t>>;
 std::vector<int64_t> ends_of(const CausalModel& model) {
   for (const std::string* text : {&model.generation_config(), &model.config()}) {
     if (text->empty()) continue;
-    auto fields = nlohmann::json::parse(*text);
+    auto fields = formats::parse_json(*text, text == &model.config() ? "config.json" : "generation_config.json");
     auto found = fields.find("eos_token_id");
     if (found == fields.end() || found->is_null()) continue;
     if (found->is_number_integer()) return {found->get<int64_t>()};
@@ -69,7 +69,7 @@ struct Generator::Impl {
   void need_room(int64_t batch, int64_t slots) {
     bool same = !cache.keys.empty() && cache.keys[0].size(0) == batch;
     if (same && cache.keys[0].size(1) >= slots) return;
-    int64_t capacity = same ? cache.keys[0].size(1) : std::min(kFewest * 4, model->sizes().positions + kShortest);
+    int64_t capacity = same ? cache.keys[0].size(1) : std::min(kSlots, model->sizes().positions + kShortest);
     while (capacity < slots) capacity *= 2;  // seldom: another size is compiled for
     cache = model->make_cache(batch, capacity);
   }

@@ -42,8 +42,8 @@ at::Tensor as_scores(const at::Tensor& counts, at::ScalarType type) {
 
 at::Tensor padding_mask(const at::Tensor& mask, at::ScalarType type) { return as_scores(mask.ne(0).unsqueeze(1).unsqueeze(2), type); }
 
-at::Tensor causal_mask(int64_t length, int64_t window, const at::Tensor& mask, at::ScalarType type) {
-  at::Tensor places = at::arange(length, at::kLong), distance = places.unsqueeze(1) - places.unsqueeze(0);
+at::Tensor causal_mask(int64_t length, int64_t window, const at::Tensor& mask, at::ScalarType type, int64_t first) {
+  at::Tensor keys = at::arange(first + length, at::kLong), distance = keys.narrow(0, first, length).unsqueeze(1) - keys.unsqueeze(0);
   at::Tensor counts = distance >= 0;
   if (window > 0) counts = counts.logical_and(distance < window);
   counts = counts.unsqueeze(0).unsqueeze(0);
@@ -63,9 +63,9 @@ at::Tensor CausalModel::next(const at::Tensor& ids, const Places& places) { retu
 
 KeyValueCache CausalModel::make_cache(int64_t batch, int64_t capacity) const {
   KeyValueCache cache;
+  at::ScalarType type = this->type();
   for (int64_t i = 0; i < sizes_.layers; ++i)
-    for (auto* side : {&cache.keys, &cache.values})
-      side->push_back(at::empty({batch, capacity, sizes_.kv_heads, sizes_.head_size}, type()));
+    for (auto* side : {&cache.keys, &cache.values}) side->push_back(at::empty({batch, capacity, sizes_.kv_heads, sizes_.head_size}, type));
   return cache;
 }
 

@@ -3,24 +3,20 @@
 #include <ATen/Dispatch.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/where.h>
-#include <ATen/ops/zeros.h>
 #include <ATen/TensorOperators.h>
 #include <tenon/causal.h>
 #include <tenon/family.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cmath>
-#include <limits>
+#include <vector>
 
 #include "bridge/parallel.h"
 
 namespace tenon {
 
 namespace {
-
-constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 #define TENON_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
 using Lanes = float __attribute__((vector_size(64), aligned(4)));
@@ -99,11 +95,8 @@ at::Tensor attend_several(const at::Tensor& q, const at::Tensor& keys, const at:
   at::Tensor k = keys.narrow(1, 0, seen).transpose(1, 2), v = values.narrow(1, 0, seen).transpose(1, 2);
   bool padded = padding.ne(0).any().item<bool>();
   if (first == 0 && !padded && (window == 0 || length <= window)) return attend(q, k, v, {}, /*causal=*/true);
-  at::Tensor columns = at::arange(seen, at::kLong), distance = at::arange(first, seen, at::kLong).unsqueeze(1) - columns.unsqueeze(0);
-  at::Tensor counts = distance >= 0;
-  if (window > 0) counts = counts.logical_and(distance < window);
-  counts = counts.unsqueeze(0).logical_and((columns.unsqueeze(0) >= padding.unsqueeze(1)).unsqueeze(1)).logical_or(distance == 0);
-  at::Tensor mask = at::where(counts.unsqueeze(1), at::zeros({}, q.scalar_type()), at::full({}, kNothing, q.scalar_type()));
+  at::Tensor counts = at::arange(seen, at::kLong).unsqueeze(0) >= padding.unsqueeze(1);
+  at::Tensor mask = causal_mask(length, window, counts, q.scalar_type(), first);
   return attend(q, k, v, mask, /*causal=*/true);
 }
 

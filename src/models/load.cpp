@@ -55,8 +55,6 @@ Family find_family(const std::string& type, const std::vector<std::string>& arch
                   "config.json: model_type \"" + type + "\" is not known; known are " + known + "; tenon::register_family adds one");
 }
 
-constexpr size_t kConfigBytes = size_t{16} << 20;
-
 }  // namespace
 
 void register_family(const std::string& model_type, const std::string& architecture, ModelMaker make) {
@@ -79,8 +77,9 @@ std::shared_ptr<Model> load_model(const std::string& path, std::optional<at::Sca
   for (const NamedTensor& item : model->named_parameters())
     if (model->file_name(item.key()).empty()) elsewhere.insert(item.key());
   files->refuse_rest(std::regex(family.nothing), elsewhere);
-  model->config_ = directory.read_text("config.json", kConfigBytes);
-  if (directory.has("generation_config.json")) model->generation_config_ = directory.read_text("generation_config.json", kConfigBytes);
+  model->config_ = directory.read_text("config.json", formats::kConfigLimits.bytes);
+  if (directory.has("generation_config.json"))
+    model->generation_config_ = directory.read_text("generation_config.json", formats::kConfigLimits.bytes);
   return model;
 }
 

@@ -1,9 +1,9 @@
 #include "runtime/kernel_step.h"
 
 #include <c10/util/SmallVector.h>
-#include <torch/csrc/stable/c/shim.h>
 
 #include "base/error.h"
+#include "bridge/parallel.h"
 
 namespace tenon::runtime {
 
@@ -13,9 +13,7 @@ void run(const KernelStep& step, c10::ArrayRef<void*> memory, c10::ArrayRef<doub
   abi::KernelArguments arguments{memory.data(), step.sizes.data(), numbers.data()};
   const Code& code = step.codes[step.code->load(std::memory_order_relaxed)];
   if (step.iterations <= code.grain) code.function(0, step.iterations, &arguments);
-  // at::parallel_for would be serial here: it is compiled into the caller, without OpenMP.
-  else if (torch_parallel_for(0, step.iterations, code.grain, code.function, &arguments) != 0)
-    throw InternalError("a kernel failed on libtorch's threads");
+  else bridge::parallel_for(0, step.iterations, code.grain, [&](int64_t begin, int64_t end) { code.function(begin, end, &arguments); });
 }
 
 namespace {

@@ -43,6 +43,9 @@ void differentiate(const RandomProgram& program, const MadeInputs& made, Outcome
     } else {
       out.gradients = torch::autograd::grad(outputs, made.leaves, tangents, std::nullopt, false, /*allow_unused=*/true);
     }
+    // ATen's derivative of cummax and cummin returns the saved input itself when it has no elements, history and all.
+    for (Tensor& t : out.gradients)
+      if (t.defined() && t.numel() == 0) t = t.detach();
   } catch (const std::exception& error) {
     out.backward_error = first_line(error);
   }

@@ -71,7 +71,7 @@ void on_signal(int number) {
 
 Flags parse(int argc, char** argv) {
   Flags flags;
-  if (const char* seed = std::getenv("TENON_SEED")) flags.seed = std::strtoull(seed, nullptr, 10);  // moves with the commit in CI
+  if (const char* seed = std::getenv("TENON_SEED")) flags.seed = std::strtoull(seed, nullptr, 10);
   for (int i = 1; i < argc; ++i) {
     std::string flag = argv[i];
     auto value = [&] { return i + 1 < argc ? argv[++i] : throw std::invalid_argument(flag + " needs a value"); };
