@@ -28,6 +28,7 @@ class Bare {
       if (node.op == "aten::addmm") add_product(node, 1);
       if (node.op == "aten::convolution") add_convolution(node);
       if (node.op.find("scaled_dot_product") != std::string::npos) add_attention(node);
+      if (node.op == "tenon::attend_cached") add_attention_to_cache(node);
     }
     choose();
   }
@@ -129,6 +130,15 @@ class Bare {
       if (const bool* flag = ir::constant<bool>(node, i)) causal |= *flag;
     sites_.push_back(
         {{"attention", q.sizes().vec(), k.sizes().vec()}, {[=] { at::scaled_dot_product_attention(q, k, v, {}, 0.0, causal); }}});
+  }
+
+  // To the tokens of the call itself, as if nothing stood in the cache.
+  void add_attention_to_cache(const ir::Node& node) {
+    std::vector<int64_t> queries = sizes(node, 0), cache = sizes(node, 1);
+    Tensor q = activation(queries), k = activation({queries[0], cache[2], queries[2], queries[3]}), v = torch::randn_like(k);
+    bool grouped = queries[1] != cache[2];
+    sites_.push_back({{"attention", q.sizes().vec(), k.sizes().vec()},
+                      {[=] { at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true, std::nullopt, grouped); }}});
   }
 
   const ir::Graph& graph_;

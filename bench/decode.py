@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""bench/decode.py [--tokens N] [--rounds N] [--types f32,bf16] [--compiled] [--json PATH]: tokens a second of greedy decoding, batch 1.
+"""bench/decode.py [--model llama12|llama1b] [--types f32,bf16] [--parts decode,prefill,load,first] [--beside eager,compiled,llama.cpp]
+                [--tokens N] [--rounds N] [--json PATH]
 
-A 12-layer Llama, 768 wide, made by Transformers from a fixed seed; ours (bench_decode), Transformers eager and, with --compiled,
-Transformers with a static cache under torch.compile. Each in a process of its own, in turn, two threads; medians.
+Decoding, batch 1 (tokens a second of greedy decoding), prefill, loading and the first token. The models are made by Transformers from
+a fixed seed: a Llama of 12 layers, 768 wide, and one of 22 layers, 2048 wide, 1.1 billion weights, in shards. Each system in a process
+of its own, in turn, two threads; medians. llama.cpp needs the packages llama-cpp-python and gguf.
 """
 import argparse
 import json
@@ -11,32 +13,33 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/dev"
 MODELS = ROOT / "build/models"
 PROMPT = 16
+SIZES = {"llama12": dict(hidden_size=768, intermediate_size=2048, num_hidden_layers=12, num_attention_heads=12, num_key_value_heads=4),
+         "llama1b": dict(hidden_size=2048, intermediate_size=5632, num_hidden_layers=22, num_attention_heads=32, num_key_value_heads=4)}
 
 
-def make(name):
-    directory = MODELS / name
+def make(name, kind):
+    """The model's directory, with weights of that type."""
+    directory = MODELS / f"{name}-{kind}"
     if not (directory / "config.json").exists():
         import torch
         import transformers
         torch.manual_seed(0)
-        config = transformers.LlamaConfig(vocab_size=32000, hidden_size=768, intermediate_size=2048, num_hidden_layers=12, num_attention_heads=12,
-                                          num_key_value_heads=4, max_position_embeddings=2048)
-        transformers.LlamaForCausalLM(config).save_pretrained(directory)
+        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=32000, max_position_embeddings=2048, **SIZES[name]))
+        model.to(torch.bfloat16 if kind == "bf16" else torch.float32).save_pretrained(directory, max_shard_size="500MB")
     return directory
 
 
-def theirs(directory, kind, tokens, compiled):
-    """Runs in a process of its own."""
-    import time
+def run_transformers(name, kind, tokens, compiled):
     import torch
     import transformers
     torch.set_num_threads(2)
-    model = transformers.LlamaForCausalLM.from_pretrained(directory, dtype=torch.bfloat16 if kind == "bf16" else torch.float32).eval()
+    model = transformers.LlamaForCausalLM.from_pretrained(make(name, kind), dtype=torch.bfloat16 if kind == "bf16" else torch.float32).eval()
     ids = torch.full((1, PROMPT), 5)
     options = dict(do_sample=False, eos_token_id=None, pad_token_id=0)
     if compiled:
@@ -53,45 +56,147 @@ def theirs(directory, kind, tokens, compiled):
         run(tokens + 1)
         end = time.perf_counter()
         rates.append(tokens / (end - middle - (middle - start)))
-    print(json.dumps({"tokens_per_second": statistics.median(rates)}))
+    return statistics.median(rates)
+
+
+def make_gguf(name, kind):
+    """The same weights in llama.cpp's format. Its rotary positions pair neighbours, so rows of q and k change places."""
+    path = MODELS / f"{name}-{kind}.gguf"
+    if path.exists():
+        return path
+    import gguf
+    import torch
+    import transformers
+    model = transformers.LlamaForCausalLM.from_pretrained(make(name, kind), dtype=torch.float32)
+    config = model.config
+    heads, kv_heads, size = config.num_attention_heads, config.num_key_value_heads, config.hidden_size // config.num_attention_heads
+    out = gguf.GGUFWriter(path, "llama")
+    out.add_context_length(config.max_position_embeddings)
+    out.add_embedding_length(config.hidden_size)
+    out.add_block_count(config.num_hidden_layers)
+    out.add_feed_forward_length(config.intermediate_size)
+    out.add_head_count(heads)
+    out.add_head_count_kv(kv_heads)
+    out.add_layer_norm_rms_eps(config.rms_norm_eps)
+    out.add_rope_dimension_count(size)
+    out.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    out.add_vocab_size(config.vocab_size)
+    out.add_tokenizer_model("no_vocab")
+    bf16 = gguf.GGMLQuantizationType.BF16
+
+    def add(to, weight):
+        weight = weight.detach().numpy()
+        if weight.ndim > 1 and kind == "bf16":
+            out.add_tensor(to, gguf.quants.quantize(weight, bf16), raw_dtype=bf16)
+        else:
+            out.add_tensor(to, weight)
+
+    neighbours = lambda w, count: w.reshape(count, 2, size // 2, -1).transpose(1, 2).reshape(w.shape).contiguous()
+    add("token_embd.weight", model.model.embed_tokens.weight)
+    for i, layer in enumerate(model.model.layers):
+        add(f"blk.{i}.attn_norm.weight", layer.input_layernorm.weight)
+        add(f"blk.{i}.attn_q.weight", neighbours(layer.self_attn.q_proj.weight, heads))
+        add(f"blk.{i}.attn_k.weight", neighbours(layer.self_attn.k_proj.weight, kv_heads))
+        add(f"blk.{i}.attn_v.weight", layer.self_attn.v_proj.weight)
+        add(f"blk.{i}.attn_output.weight", layer.self_attn.o_proj.weight)
+        add(f"blk.{i}.ffn_norm.weight", layer.post_attention_layernorm.weight)
+        for part in ("gate", "up", "down"):
+            add(f"blk.{i}.ffn_{part}.weight", getattr(layer.mlp, f"{part}_proj").weight)
+    add("output_norm.weight", model.model.norm.weight)
+    add("output.weight", model.lm_head.weight)
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_tensors_to_file()
+    out.close()
+    return path
+
+
+def run_llama_cpp(name, kind, tokens):
+    import ctypes
+    import numpy
+    import llama_cpp as lib
+    path = make_gguf(name, kind)
+    silent = lib.llama_log_callback(lambda level, text, user: None)  # must outlive the library's calls
+    lib.llama_log_set(silent, ctypes.c_void_p(0))
+    lib.llama_backend_init()
+    model = lib.llama_model_load_from_file(str(path).encode(), lib.llama_model_default_params())
+    parameters = lib.llama_context_default_params()
+    parameters.n_ctx, parameters.n_threads, parameters.n_threads_batch = 512, 2, 2
+    context = lib.llama_init_from_model(model, parameters)
+    vocabulary = 32000
+
+    def step(ids):
+        array = (lib.llama_token * len(ids))(*ids)
+        if lib.llama_decode(context, lib.llama_batch_get_one(array, len(ids))):
+            sys.exit("llama_decode failed")
+        return int(numpy.argmax(numpy.ctypeslib.as_array(lib.llama_get_logits_ith(context, -1), shape=(vocabulary,))))
+
+    rates, text = [], []
+    for _ in range(4):
+        lib.llama_memory_clear(lib.llama_get_memory(context), True)
+        token, text = step([5] * PROMPT), []
+        start = time.perf_counter()
+        for _ in range(tokens):
+            text.append(token)
+            token = step([token])
+        rates.append(tokens / (time.perf_counter() - start))
+    print("tokens:", *text[:12], file=sys.stderr)
+    return statistics.median(rates[1:])
+
+
+def theirs(way, name, kind, tokens):
+    """Runs in a process of its own."""
+    rate = run_llama_cpp(name, kind, tokens) if way == "llama.cpp" else run_transformers(name, kind, tokens, way == "compiled")
+    print(json.dumps({"tokens_per_second": rate}))
+
+
+def run(command):
+    out = subprocess.run(list(map(str, command)), capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "2"})
+    if out.returncode:
+        sys.exit(out.stderr[-3000:])
+    return json.loads(out.stdout.splitlines()[-1])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="llama12", choices=SIZES)
+    parser.add_argument("--types", default="f32,bf16")
+    parser.add_argument("--parts", default="decode")
+    parser.add_argument("--beside", default="eager")
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--types", default="f32,bf16")
-    parser.add_argument("--compiled", action="store_true")
     parser.add_argument("--json")
-    parser.add_argument("--theirs", nargs=2, metavar=("TYPE", "WAY"))
+    parser.add_argument("--theirs", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    directory = make("llama12")
     if given.theirs:
-        return theirs(directory, given.theirs[0], given.tokens, given.theirs[1] == "compiled")
-    rows = {}
-    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+        return theirs(given.theirs, given.model, given.types, given.tokens)
+    figures = {}
     for kind in given.types.split(","):
-        ways = {"tenon": [BUILD / "bench/bench_decode", directory, kind, given.tokens, PROMPT],
-                "eager": [sys.executable, __file__, "--tokens", given.tokens, "--theirs", kind, "eager"]}
-        if given.compiled:
-            ways["compiled"] = [sys.executable, __file__, "--tokens", given.tokens, "--theirs", kind, "compiled"]
-        figures = {way: [] for way in ways}
-        for round in range(given.rounds):
-            for way, command in ways.items():
-                if way == "compiled" and round:
-                    continue  # half a minute of compiling each time
-                out = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=environment)
-                if out.returncode:
-                    sys.exit(out.stderr[-3000:])
-                figures[way].append(json.loads(out.stdout.splitlines()[-1]))
-        median = lambda way, key: statistics.median(f[key] for f in figures[way])
-        row = {way: median(way, "tokens_per_second") for way in ways}
-        row["of_bandwidth"] = median("tenon", "of_bandwidth")
-        rows[kind] = row
-        print(f"{kind}: " + ", ".join(f"{way} {value:.1f}" for way, value in row.items() if way in ways)
-              + f" tokens/s; {row['of_bandwidth']:.2f} of what the bandwidth allows; {row['tenon'] / row['eager']:.2f} x eager", flush=True)
+        directory = make(given.model, kind)
+        for part in given.parts.split(","):
+            ours = [BUILD / "bench/bench_decode", directory, kind, part]
+            if part != "decode":
+                rows = [run(ours) for _ in range(given.rounds)]
+                figures[f"{part} {kind}"] = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
+                print(f"{given.model} {kind} {part}: " + ", ".join(f"{key} {value:g}" for key, value in figures[f"{part} {kind}"].items()), flush=True)
+                continue
+            beside = [way for way in given.beside.split(",") if way]
+            taken = {way: [] for way in ["tenon", *beside]}
+            for round in range(given.rounds):
+                for way in taken:
+                    if way == "compiled" and round:
+                        continue  # half a minute of compiling each time
+                    command = [*ours, given.tokens, PROMPT] if way == "tenon" else [
+                        sys.executable, __file__, "--model", given.model, "--types", kind, "--tokens", given.tokens, "--theirs", way]
+                    taken[way].append(run(command))
+            row = {way: statistics.median(f["tokens_per_second"] for f in rows) for way, rows in taken.items()}
+            row["of_bandwidth"] = statistics.median(f["of_bandwidth"] for f in taken["tenon"])
+            figures[f"decode {kind}"] = row
+            print(f"{given.model} {kind} decode: " + ", ".join(f"{way} {row[way]:.1f}" for way in taken)
+                  + f" tokens/s; {row['of_bandwidth']:.2f} of what the bandwidth allows; "
+                  + ", ".join(f"{row['tenon'] / row[way]:.2f} x {way}" for way in beside), flush=True)
     if given.json:
-        pathlib.Path(given.json).write_text(json.dumps(rows, indent=1))
+        pathlib.Path(given.json).write_text(json.dumps(figures, indent=1))
 
 
 main()

@@ -24,6 +24,7 @@
 #include "ops/table.h"
 #include "passes/fusion/convolutions.h"
 #include "passes/fusion/find_groups.h"
+#include "passes/fusion/products.h"
 #include "passes/runner.h"
 #include "planner/arena.h"
 #include "planner/reuse.h"
@@ -335,7 +336,7 @@ Native make_native(const ir::Graph& original, const NativeOptions& options, std:
     for (auto [output, input] : lowered[g].may_share)
       pairs.emplace_back(lowered[g].buffers[static_cast<size_t>(output)], lowered[g].buffers[static_cast<size_t>(input)]);
   }
-  native.graph = passes::fuse(graph, groups);
+  native.graph = passes::gather_products(passes::fuse(graph, groups), groups);
   mark_writes(native);
   native.left = left_to_aten(native.graph);
   return native;

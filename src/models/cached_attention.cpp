@@ -18,30 +18,52 @@ namespace tenon {
 
 namespace {
 
+#pragma GCC diagnostic ignored "-Wpsabi"  // of functions that are always inlined
 #define TENON_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
-using Lanes = float __attribute__((vector_size(64), aligned(4)));
 constexpr int64_t kLanes = 16;
+using Lanes = float __attribute__((vector_size(64), aligned(4)));
+using Words = uint32_t __attribute__((vector_size(64)));
+using Shorts = uint16_t __attribute__((vector_size(32), aligned(2)));
 
-TENON_WIDE float dot(const float* a, const float* b, int64_t count) {
+[[gnu::always_inline]] inline Lanes load(const float* from) { return *reinterpret_cast<const Lanes*>(from); }
+// A bf16 is the upper half of an f32.
+[[gnu::always_inline]] inline Lanes load(const at::BFloat16* from) {
+  return (Lanes)(__builtin_convertvector(*reinterpret_cast<const Shorts*>(from), Words) << 16);
+}
+
+[[gnu::always_inline]] inline float sum_of(Lanes v) {
+  auto halves = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) + __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+  auto quarters = __builtin_shufflevector(halves, halves, 0, 1, 2, 3) + __builtin_shufflevector(halves, halves, 4, 5, 6, 7);
+  return (quarters[0] + quarters[2]) + (quarters[1] + quarters[3]);
+}
+
+template <class T>
+[[gnu::always_inline]] inline float dot_of(const float* a, const T* b, int64_t count) {
   Lanes sums = {};
   int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) sums += *reinterpret_cast<const Lanes*>(a + i) * *reinterpret_cast<const Lanes*>(b + i);
-  float sum = 0;
-  for (; i < count; ++i) sum += a[i] * b[i];
-  for (int64_t lane = 0; lane < kLanes; ++lane) sum += sums[lane];
+  for (; i + kLanes <= count; i += kLanes) sums += load(a + i) * load(b + i);
+  float sum = sum_of(sums);
+  for (; i < count; ++i) sum += a[i] * static_cast<float>(b[i]);
   return sum;
 }
 
-TENON_WIDE void add_scaled(float* to, float scale, const float* from, int64_t count) {
+template <class T>
+[[gnu::always_inline]] inline void add_scaled_of(float* to, float scale, const T* from, int64_t count) {
   int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) *reinterpret_cast<Lanes*>(to + i) += *reinterpret_cast<const Lanes*>(from + i) * scale;
-  for (; i < count; ++i) to[i] += scale * from[i];
+  for (; i + kLanes <= count; i += kLanes) *reinterpret_cast<Lanes*>(to + i) += load(from + i) * scale;
+  for (; i < count; ++i) to[i] += scale * static_cast<float>(from[i]);
 }
 
-// The numbers as f32: where they lie, or in `room`.
-const float* as_floats(const float* from, int64_t, float*) { return from; }
+TENON_WIDE float dot(const float* a, const float* b, int64_t count) { return dot_of(a, b, count); }
+TENON_WIDE float dot(const float* a, const at::BFloat16* b, int64_t count) { return dot_of(a, b, count); }
+TENON_WIDE void add_scaled(float* to, float scale, const float* from, int64_t count) { add_scaled_of(to, scale, from, count); }
+TENON_WIDE void add_scaled(float* to, float scale, const at::BFloat16* from, int64_t count) { add_scaled_of(to, scale, from, count); }
+
+// What is added up, as it lies or, of other types, as f32 in `room`.
+const float* as_summed(const float* from, int64_t, float*) { return from; }
+const at::BFloat16* as_summed(const at::BFloat16* from, int64_t, float*) { return from; }
 template <class T>
-const float* as_floats(const T* from, int64_t count, float* room) {
+const float* as_summed(const T* from, int64_t count, float* room) {
   for (int64_t i = 0; i < count; ++i) room[i] = static_cast<float>(from[i]);
   return room;
 }
@@ -70,17 +92,17 @@ void attend_one(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& v
       int64_t row = i / kv_heads, head = i % kv_heads, at = (row * heads + head * group) * size;
       int64_t first = std::max(padding[row], window > 0 ? place - window + 1 : 0), seen = place + 1 - first;
       auto token = [&](const T* cache, int64_t j) {
-        return as_floats(cache + ((row * capacity + first + j) * kv_heads + head) * size, size, room.data());
+        return as_summed(cache + ((row * capacity + first + j) * kv_heads + head) * size, size, room.data());
       };
       for (int64_t n = 0; n < group * size; ++n) query[n] = static_cast<float>(queries[at + n]) * scale;
       for (int64_t j = 0; j < seen; ++j) {
-        const float* key = token(k, j);
+        const auto* key = token(k, j);
         for (int64_t g = 0; g < group; ++g) scores[g * seen + j] = dot(query.data() + g * size, key, size);
       }
       for (int64_t g = 0; g < group; ++g) softmax(scores.data() + g * seen, seen);
       std::fill(sum.begin(), sum.end(), 0.f);
       for (int64_t j = 0; j < seen; ++j) {
-        const float* value = token(v, j);
+        const auto* value = token(v, j);
         for (int64_t g = 0; g < group; ++g) add_scaled(sum.data() + g * size, scores[g * seen + j], value, size);
       }
       for (int64_t n = 0; n < group * size; ++n) to[at + n] = static_cast<T>(sum[n]);

@@ -149,6 +149,16 @@ void Interpreter::build(ir::Reuse reuse) {
     }
     steps_.push_back(std::move(step));
   }
+  find_fellows();
+}
+
+void Interpreter::find_fellows() {
+  auto left = [&](const Step& step) {
+    bool is_product = step.kernel && step.kernel->product && !step.kernel->check;
+    return is_product && graph_.values[step.reads[0]].type.sizes[0] <= ir::kFewRows ? step.reads[0] : kNoValue;
+  };
+  for (size_t i = steps_.size(); i-- > 1;)
+    if (left(steps_[i]) != kNoValue && left(steps_[i]) == left(steps_[i - 1])) steps_[i - 1].fellows = steps_[i].fellows + 1;
 }
 
 void Interpreter::push(const Argument& argument, Frame& frame, torch::jit::Stack& stack, bool may_move) const {
@@ -298,6 +308,29 @@ void Interpreter::run_product(const Step& step, Frame& frame) const {
   put_results(step, out, frame);
 }
 
+// False: one of them is to be run in another way, and nothing was done.
+bool Interpreter::run_joined(c10::ArrayRef<Step> steps, Frame& frame) const {
+  at::Tensor left = frame.tensor(steps[0].reads[0]);
+  c10::SmallVector<at::Tensor, 4> rights, rows, outs;
+  for (const Step& step : steps) {
+    rights.push_back(frame.tensor(step.reads[1]));
+    rows.push_back(step.reads.size() > 2 ? frame.tensor(step.reads[2]) : at::Tensor());
+  }
+  c10::SmallVector<ProductOperands, 4> operands;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    operands.push_back({left, rights[i], rows[i]});
+    if (!steps[i].kernel->product->can_join(operands.back())) return false;
+  }
+  for (const Step& step : steps) outs.push_back(make_room(step.makes[0], frame));
+  Product::run_joined(operands, outs);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const ir::TensorType& type = graph_.values[steps[i].makes[0]].type;
+    if (outs[i].dim() != static_cast<int64_t>(type.sizes.size())) outs[i].unsafeGetTensorImpl()->set_sizes_contiguous(type.sizes);
+    put_results(steps[i], outs[i], frame);
+  }
+  return true;
+}
+
 void Interpreter::run_convolution(const Step& step, Frame& frame) const {
   std::vector<at::Tensor> inputs;
   for (ValueId id : step.reads) inputs.push_back(frame.tensor(id));
@@ -405,6 +438,8 @@ void Interpreter::run_steps(Frame& frame, RunMode mode, std::vector<double>* sec
     std::optional<c10::AutoGradMode> other;
     if (mode == RunMode::autograd && steps_[i].no_grad == at::GradMode::is_enabled()) other.emplace(!steps_[i].no_grad);
     if (seconds) (*seconds)[i] = seconds_of([&] { run_step(steps_[i], frame, mode); });
+    else if (steps_[i].fellows > 0 && mode == RunMode::kernels && run_joined({&steps_[i], steps_[i].fellows + 1}, frame))
+      i += steps_[i].fellows;
     else run_step(steps_[i], frame, mode);
   }
   if (graph_.write_backs.empty()) return;

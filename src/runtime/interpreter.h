@@ -74,6 +74,7 @@ class Interpreter {
     bool is_view = false;  // that the frame can make
     bool scatter = false;  // as_strided_scatter, which ATen refuses on some inputs that require grad
     bool no_grad = false;
+    size_t fellows = 0;  // that follow it and are products with the same few rows
   };
   void build(ir::Reuse reuse);
   std::vector<bool> find_views() const;
@@ -92,6 +93,8 @@ class Interpreter {
   bool run_view(const Step& step, Frame& frame) const;
   void run_call(const Step& step, Frame& frame) const;
   void run_product(const Step& step, Frame& frame) const;
+  void find_fellows();
+  bool run_joined(c10::ArrayRef<Step> steps, Frame& frame) const;
   void run_convolution(const Step& step, Frame& frame) const;
   void put_results(const Step& step, c10::ArrayRef<at::Tensor> outputs, Frame& frame) const;
   at::Tensor make_room(ir::ValueId id, Frame& frame) const;

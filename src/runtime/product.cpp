@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "bridge/parallel.h"
+#include "ir/graph/group.h"
 #include "runtime/gemv.h"
 #include "runtime/tiles.h"
 
@@ -122,40 +123,47 @@ void run_plain(const ProductOperands& p, const at::Tensor& out) {
   else at::mm_out(matrix, p.left, p.right);
 }
 
-// Of so few rows a product takes as long as its weight takes to read: there is nothing to pack for, and libraries read slower.
-constexpr int64_t kFewRows = 4;
-
 bool can_stream(const ProductOperands& p) {
   at::ScalarType type = p.left.scalar_type();
-  if (!has_gemv() || p.left.size(0) > kFewRows || p.left.stride(1) != 1) return false;
+  if (!has_gemv() || p.left.size(0) > ir::kFewRows || p.left.stride(1) != 1) return false;
   bool turned = is_turned(p.right) && p.right.stride(1) == p.right.size(0);
   bool straight = p.right.stride(1) == 1 && p.right.stride(0) == p.right.size(1);
   return (type == at::kFloat && (turned || straight)) || (type == at::kBFloat16 && turned);
 }
 
+constexpr int64_t kColumns = 64;  // that a thread takes at once
+int64_t column_blocks(const ProductOperands& p) { return (p.right.size(1) + kColumns - 1) / kColumns; }
+
 template <class T>
-void run_streamed(const ProductOperands& p, T* out) {
+void run_columns(const ProductOperands& p, const at::Tensor& out, int64_t begin, int64_t end) {
   auto [m, n, k] = sizes_of(p);
-  Gemv gemv{m, n, k, p.left.stride(0), is_turned(p.right)};
   auto at = [](const at::Tensor& t) { return static_cast<const T*>(t.const_data_ptr()); };
-  const T* row = p.row.defined() ? at(p.row) : nullptr;
-  constexpr int64_t kColumns = 64;  // that a thread takes at once
-  constexpr int64_t kEnough = int64_t{1} << 15;
-  int64_t columns = (n + kColumns - 1) / kColumns, grain = std::max<int64_t>(1, kEnough / (kColumns * k));
-  bridge::parallel_for(0, columns, grain, [&, n = int64_t{n}](int64_t begin, int64_t end) {
-    run_gemv(gemv, at(p.left), at(p.right), row, out, begin * kColumns, std::min(n, end * kColumns));
-  });
+  run_gemv({m, n, k, p.left.stride(0), is_turned(p.right)}, at(p.left), at(p.right), p.row.defined() ? at(p.row) : nullptr,
+           static_cast<T*>(out.mutable_data_ptr()), begin * kColumns, std::min<int64_t>(n, end * kColumns));
 }
 
-void run_streamed(const ProductOperands& p, at::Tensor& out) {
-  if (p.left.scalar_type() == at::kFloat) run_streamed(p, static_cast<float*>(out.mutable_data_ptr()));
-  else run_streamed(p, static_cast<uint16_t*>(out.mutable_data_ptr()));
+// Blocks of the columns of all products, one product's behind another's.
+void run_streamed(c10::ArrayRef<ProductOperands> products, c10::ArrayRef<at::Tensor> outs) {
+  constexpr int64_t kEnough = int64_t{1} << 15;  // elements of a weight that are worth a thread
+  int64_t blocks = 0;
+  for (const ProductOperands& p : products) blocks += column_blocks(p);
+  int64_t grain = std::max<int64_t>(1, kEnough / (kColumns * products[0].left.size(1)));
+  bridge::parallel_for(0, blocks, grain, [&](int64_t begin, int64_t end) {
+    int64_t first = 0;
+    for (size_t i = 0; i < products.size(); ++i) {
+      const ProductOperands& p = products[i];
+      int64_t count = column_blocks(p), from = std::max<int64_t>(begin - first, 0), to = std::min(end - first, count);
+      if (from < to)
+        p.left.scalar_type() == at::kFloat ? run_columns<float>(p, outs[i], from, to) : run_columns<uint16_t>(p, outs[i], from, to);
+      first += count;
+    }
+  });
 }
 
 at::Tensor run_form(const ProductOperands& p, Form form, const Pack* pack, at::Tensor out) {
   if (pack && form == Form::onednn) return run_onednn(p, *pack);
   if (!out.defined()) out = room(p);
-  if (form == Form::streamed && can_stream(p)) run_streamed(p, out);
+  if (form == Form::streamed && can_stream(p)) run_streamed(p, at::ArrayRef<at::Tensor>(out));
   else if (pack && form == Form::tiles) run_by_tiles(p, *pack, out);
   else if (pack) run_mkl(p, *pack, out);
   else run_plain(p, out);
@@ -226,6 +234,8 @@ Form Product::choose(const ProductOperands& p) const {
   if (candidates.size() == 1) return Form::plain;  // nothing is known of other weights
   for (int round = 0; round < kRounds; ++round)
     for (Candidate& c : candidates) c.least = std::min(c.least, seconds_of([&] { run_form(p, c.form, c.pack.get(), out); }));
+  constexpr double kWorth = 0.96;  // a pack is memory beside the weight's own
+  candidates[0].least *= kWorth;
   auto best = std::min_element(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a.least < b.least; });
   for (const Candidate& c : candidates)
     if (c.pack && c.form != best->form) drop_pack(c.pack);
@@ -267,6 +277,12 @@ at::Tensor Product::run(const ProductOperands& p, at::Tensor out) const {
   if (form == Form::plain || form == Form::streamed) return run_form(p, form, nullptr, std::move(out));
   return run_form(p, form, pack(p, form).get(), std::move(out));
 }
+
+bool Product::can_join(const ProductOperands& p) const {
+  return is_chosen_.load(std::memory_order_acquire) && form_ == Form::streamed && can_stream(p);
+}
+
+void Product::run_joined(c10::ArrayRef<ProductOperands> operands, c10::ArrayRef<at::Tensor> outs) { run_streamed(operands, outs); }
 
 std::string Product::describe() const {
   if (!gelu_.empty()) return std::string("with GELU, weight ") + form_name(form_);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/ArrayRef.h>
 
 #include <array>
 #include <atomic>
@@ -31,6 +32,9 @@ class Product {
   // The result, which is `out`, of m times n elements in order, if that is defined and the form can write to it; or else a new
   // matrix. Undefined where a GELU cannot be part of it.
   at::Tensor run(const ProductOperands& operands, at::Tensor out) const;
+  // Whether it can be part of one loop over the columns of several products with the same left operand; and that loop.
+  bool can_join(const ProductOperands& operands) const;
+  static void run_joined(c10::ArrayRef<ProductOperands> operands, c10::ArrayRef<at::Tensor> outs);
   // The forms that could serve operands of this type, `k` deep.
   std::vector<Form> forms(at::ScalarType type, int64_t k) const;
   Form form() const { return form_; }

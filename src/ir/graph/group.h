@@ -30,6 +30,9 @@ struct Product {
   std::string gelu;  // "none" or "tanh": of all that, its GELU so approximated
 };
 
+// Of so few rows a product takes as long as its weight takes to read: there is nothing to pack for, and libraries read slower.
+inline constexpr int64_t kFewRows = 4;
+
 // A convolution of images. Inputs, in this order: image, weight, bias if any, a norm's scale, shift, mean and variance if any, what is
 // added if anything.
 struct Convolution {

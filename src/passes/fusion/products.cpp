@@ -1,5 +1,7 @@
 #include "passes/fusion/products.h"
 
+#include <map>
+
 #include "ir/graph/node.h"
 #include "ops/lowerable.h"
 #include "passes/fusion/kept.h"
@@ -63,7 +65,80 @@ void take_row(const ir::Graph& graph, const Users& users, const Kept& is_kept, i
   group.product->row = row;
 }
 
+// A new order of a graph's nodes.
+class Order {
+ public:
+  Order(const ir::Graph& graph, const std::vector<ir::Group>& groups)
+      : graph_(graph), groups_(groups), maker_(graph.values.size(), Users::kNone), is_placed_(graph.nodes.size(), false) {
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      ir::for_each_definition(graph.nodes[i], [&](ValueId id) { maker_[id] = i; });
+      if (ValueId left = few_rows(i); left != kNoValue) products_[left].push_back(i);
+    }
+  }
+
+  std::vector<size_t> find() {
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (is_placed_[i]) continue;
+      ValueId left = few_rows(i);
+      std::vector<size_t> fellows;
+      if (left != kNoValue)
+        for (size_t fellow : products_[left])
+          if (fellow > i && !is_placed_[fellow] && is_behind_backward(fellow) == is_behind_backward(i) && is_ready(fellow))
+            fellows.push_back(fellow);
+      for (size_t fellow : fellows) place_operands(fellow);
+      place(i);
+      for (size_t fellow : fellows) place(fellow);
+    }
+    return std::move(order_);
+  }
+
+ private:
+  // What a product multiplies its weight with, if that is so small; else kNoValue.
+  ValueId few_rows(size_t i) const {
+    const ir::Node& node = graph_.nodes[i];
+    if (!ir::is_fused(node)) return kNoValue;
+    const auto& product = groups_[ir::group_of(node)].product;
+    return product && product->gelu.empty() && graph_.values[product->left].type.sizes[0] <= ir::kFewRows ? product->left : kNoValue;
+  }
+  bool is_behind_backward(size_t i) const { return i >= graph_.backward_start; }
+  // But for views of what is there already.
+  bool is_ready(size_t i) const {
+    bool ready = true;
+    ir::for_each_operand(graph_.nodes[i], [&](ValueId id) {
+      size_t maker = maker_[id];
+      ready = ready && (maker == Users::kNone || is_placed_[maker] || (ir::is_view(graph_, graph_.nodes[maker]) && is_ready(maker)));
+    });
+    return ready;
+  }
+  void place_operands(size_t i) {
+    ir::for_each_operand(graph_.nodes[i], [&](ValueId id) {
+      size_t maker = maker_[id];
+      if (maker == Users::kNone || is_placed_[maker]) return;
+      place_operands(maker);
+      place(maker);
+    });
+  }
+  void place(size_t i) {
+    is_placed_[i] = true;
+    order_.push_back(i);
+  }
+
+  const ir::Graph& graph_;
+  const std::vector<ir::Group>& groups_;
+  std::vector<size_t> maker_;  // of each value
+  std::vector<bool> is_placed_;
+  std::map<ValueId, std::vector<size_t>> products_;  // by what they multiply
+  std::vector<size_t> order_;
+};
+
 }  // namespace
+
+ir::Graph gather_products(ir::Graph graph, const std::vector<ir::Group>& groups) {
+  std::vector<ir::Node> nodes;
+  for (size_t i : Order(graph, groups).find()) nodes.push_back(graph.nodes[i]);
+  graph.nodes = std::move(nodes);
+  return graph;
+}
 
 std::vector<ir::Group> find_products(const ir::Graph& graph) {
   Kept is_kept(graph);
