@@ -199,4 +199,5 @@ def main():
         pathlib.Path(given.json).write_text(json.dumps(figures, indent=1))
 
 
-main()
+if __name__ == "__main__":
+    main()

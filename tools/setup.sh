@@ -29,4 +29,5 @@ python3 -c 'import safetensors, sys; sys.exit(safetensors.__version__ != "0.8.0"
 python3 -c 'import transformers, sys; sys.exit(transformers.__version__ != "5.22.2")' 2>/dev/null || python3 -m pip install -q 'transformers==5.22.2'
 # The reference that tests/tokens_py compares with.
 python3 -c 'import tokenizers, sys; sys.exit(tokenizers.__version__ != "0.23.3")' 2>/dev/null || python3 -m pip install -q 'tokenizers==0.23.3'
+python3 -c 'import peft, sys; sys.exit(peft.__version__ != "0.21.2")' 2>/dev/null || python3 -m pip install -q 'peft==0.21.2'
 echo "setup: ready"

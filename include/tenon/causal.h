@@ -39,15 +39,15 @@ class CausalModel : public Model {
   };
   explicit CausalModel(Sizes sizes) : sizes_(sizes) {}
 
-  at::Tensor forward(const at::Tensor& ids, const at::Tensor& mask = {}, const at::Tensor& types = {}) override;
   // Logits [batch, vocabulary] after the last token of each row.
-  at::Tensor next(const at::Tensor& ids, const Places& places);
+  at::Tensor next(const at::Tensor& ids, const Places& places, const Rows* rows = nullptr);
 
   const Sizes& sizes() const { return sizes_; }
   at::ScalarType type() const { return named_parameters().front().value().scalar_type(); }
   KeyValueCache make_cache(int64_t batch, int64_t capacity) const;
 
  protected:
+  at::Tensor compute(const at::Tensor& ids, const at::Tensor& mask, const at::Tensor& types) override;
   virtual at::Tensor hidden(const at::Tensor& ids, const Places& places) = 0;  // [batch, length, width]
   virtual at::Tensor logits(const at::Tensor& hidden) = 0;
 

@@ -67,6 +67,7 @@ class Linear : public Module {
   enum class Stored { output_first, input_first };  // input_first is GPT-2's Conv1D
   Linear(const Weights& from, int64_t in, int64_t out, bool has_bias, Stored stored = Stored::output_first);
   Linear(at::Tensor weight, at::Tensor bias);  // another layer's
+  Stored stored() const { return stored_; }
   at::Tensor forward(const at::Tensor& x) const;
   at::Tensor &weight, &bias;
 
@@ -88,6 +89,7 @@ class LayerNorm : public Module {
  public:
   LayerNorm(const Weights& from, int64_t width, double epsilon);
   at::Tensor forward(const at::Tensor& x) const;
+  double epsilon() const { return epsilon_; }
   at::Tensor &weight, &bias;
 
  private:
@@ -98,6 +100,7 @@ class RmsNorm : public Module {
  public:
   RmsNorm(const Weights& from, int64_t width, double epsilon);
   at::Tensor forward(const at::Tensor& x) const;
+  double epsilon() const { return epsilon_; }
   at::Tensor& weight;
 
  private:
@@ -108,6 +111,8 @@ class Conv2d : public Module {
  public:
   Conv2d(const Weights& from, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, bool has_bias);
   at::Tensor forward(const at::Tensor& x) const;
+  int64_t stride() const { return stride_; }
+  int64_t padding() const { return padding_; }
   at::Tensor &weight, &bias;
 
  private:

@@ -24,6 +24,7 @@ struct GenerateOptions {
   double repetition_penalty = 1;
   std::optional<std::vector<int64_t>> stop;  // tokens that end a row; by default those of generation_config.json or config.json
   uint64_t seed = 0;                         // equal seeds draw equal tokens
+  std::optional<Rows> rows;                  // which adapter each prompt uses; without them what the bank uses
 };
 
 // Hears each token as it comes; false ends the row after it.

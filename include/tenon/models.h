@@ -28,6 +28,21 @@ class NamedTensor {
   at::Tensor value_;
 };
 
+// Which adapter each row of a batch uses; tenon::Bank makes them.
+struct Rows {
+  at::Tensor entries;  // int64 [batch]
+  template <class F>
+  auto visit(F&& f) {
+    return f(entries);
+  }
+};
+
+// Where a layer meets a bank of adapters: numbers, since graphs hold them.
+struct Seam {
+  int64_t bank = 0, layer = 0;  // bank 0: none
+  at::Tensor trained;           // parameters that train on this layer, one behind the other
+};
+
 // A tree of layers with the names that Transformers gives them.
 class Module {
  public:
@@ -46,6 +61,9 @@ class Module {
   void train(bool on = true);
   void eval() { train(false); }
 
+  void set_seam(Seam seam) { seam_ = std::move(seam); }
+  const Seam& seam() const { return seam_; }
+
  protected:
   // What is put here is listed, saved and watched; the names are those of the file.
   at::Tensor& put_parameter(const std::string& name, at::Tensor value);
@@ -63,6 +81,7 @@ class Module {
   std::vector<Own> own_;
   std::vector<std::pair<std::string, Module*>> children_;
   bool training_ = false;
+  Seam seam_;
 };
 
 // Parameters do not require gradients when they come from a file: what trains is said by the caller.
@@ -70,7 +89,8 @@ class Model : public Module {
  public:
   // Text: ids, int64 [batch, length]; mask, [batch, length], not 0 where a token counts (all, if undefined); types as BERT has
   // them. Images: pixels, [batch, channels, height, width]. Returns logits.
-  virtual at::Tensor forward(const at::Tensor& input, const at::Tensor& mask = {}, const at::Tensor& types = {}) = 0;
+  at::Tensor forward(const at::Tensor& input, const at::Tensor& mask = {}, const at::Tensor& types = {});
+  at::Tensor forward(const at::Tensor& input, const Rows& rows, const at::Tensor& mask = {}, const at::Tensor& types = {});
 
   // The text of config.json; saved with the weights.
   const std::string& config() const { return config_; }
@@ -78,9 +98,33 @@ class Model : public Module {
   // The name in the file of what is called `name` in the tree; empty: not written, since it is another's.
   virtual std::string file_name(const std::string& name) const { return name; }
 
+  // A bank's number, the rows of calls that are given none, and what trains on its layers; 0 and nothing take it off again.
+  void set_bank(int64_t number, at::Tensor rows, std::vector<at::Tensor> trained) {
+    bank_ = number, rows_ = std::move(rows), trained_ = std::move(trained);
+  }
+  const int64_t* bank() const { return &bank_; }
+  const std::vector<at::Tensor>& trained() const { return trained_; }
+
+ protected:
+  virtual at::Tensor compute(const at::Tensor& input, const at::Tensor& mask, const at::Tensor& types) = 0;
+  // While it lives, layers of this model find their rows. Every call begins with one.
+  class Call {
+   public:
+    Call(const Model& model, const Rows* rows);
+    ~Call();
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    at::Tensor before_;
+  };
+
  private:
   friend std::shared_ptr<Model> load_model(const std::string&, std::optional<at::ScalarType>);
   std::string config_, generation_config_;
+  int64_t bank_ = 0;
+  at::Tensor rows_;
+  std::vector<at::Tensor> trained_;
 };
 
 // Throws UserError if a field of config.json is not supported, or a tensor is missing, unknown or of another shape. Weights are
@@ -92,6 +136,8 @@ void save_model(const Model& model, const std::string& directory, int64_t shard_
 template <std::derived_from<Model> M>
 auto compile(std::shared_ptr<M> model, Options options = {}) {
   options.trust = Trust::pure;
+  options.watch.push_back(Watched(model->bank()));
+  options.watch.push_back(Watched::with_gradients([model] { return model->trained(); }));
   return detail::compile_module(std::move(model), std::move(options));
 }
 

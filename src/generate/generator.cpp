@@ -25,7 +25,7 @@ constexpr int64_t kPieces[] = {512, 256, 128, 64, 32, 16};
 constexpr int64_t kShortest = 16;
 constexpr int64_t kSlots = 2048;  // of a cache, at first
 
-using Rows = std::vector<std::vector<int64_t>>;
+using Texts = std::vector<std::vector<int64_t>>;
 
 // The tokens that end a text, by the model's own files.
 std::vector<int64_t> ends_of(const CausalModel& model) {
@@ -43,16 +43,16 @@ std::vector<int64_t> ends_of(const CausalModel& model) {
 }
 
 using Step = std::function<at::Tensor(const at::Tensor& ids, const at::Tensor& positions, const at::Tensor& slots,
-                                      const at::Tensor& padding, KeyValueCache cache)>;
+                                      const at::Tensor& padding, KeyValueCache cache, const std::optional<Rows>& rows)>;
 
 auto compile_step(const std::shared_ptr<CausalModel>& model, Options options, const char* name) {
   options.trust = Trust::pure;
   options.name = name;
-  options.watch.insert(options.watch.begin(), Watched(model));
+  options.watch.insert(options.watch.begin(), {Watched(model), Watched(model->bank())});
   Step step = [model](const at::Tensor& ids, const at::Tensor& positions, const at::Tensor& slots, const at::Tensor& padding,
-                      KeyValueCache cache) {
+                      KeyValueCache cache, const std::optional<Rows>& rows) {
     Places places{.positions = positions, .cache = &cache, .slots = slots, .padding = padding, .window = model->sizes().window};
-    return model->next(ids, places);
+    return model->next(ids, places, rows ? &*rows : nullptr);
   };
   return Compiled<Step>(std::move(step), std::move(options));
 }
@@ -85,7 +85,7 @@ namespace {
 // One call's texts, filled up on the left to one length.
 class Batch {
  public:
-  explicit Batch(const Rows& prompts) : prompts_(prompts) {
+  explicit Batch(const Texts& prompts) : prompts_(prompts) {
     for (const auto& prompt : prompts) length_ = std::max(length_, static_cast<int64_t>(prompt.size()));
     if (length_ > 1) length_ = (length_ + kShortest - 1) / kShortest * kShortest;
     for (const auto& prompt : prompts) padding_.push_back(length_ - static_cast<int64_t>(prompt.size()));
@@ -112,12 +112,12 @@ class Batch {
     return out;
   }
 
-  const Rows& prompts_;
+  const Texts& prompts_;
   int64_t length_ = 0;
   std::vector<int64_t> padding_;
 };
 
-void check_prompts(const Rows& prompts, const CausalModel::Sizes& sizes, int64_t new_tokens) {
+void check_prompts(const Texts& prompts, const CausalModel::Sizes& sizes, int64_t new_tokens) {
   if (prompts.empty()) throw UserError(ErrorCode::generate, "no prompt was given");
   for (const auto& prompt : prompts) {
     if (prompt.empty()) throw UserError(ErrorCode::generate, "a prompt is empty; begin it with the model's first token (bos_token_id)");
@@ -136,10 +136,10 @@ void check_prompts(const Rows& prompts, const CausalModel::Sizes& sizes, int64_t
 Generator::Generator(std::shared_ptr<CausalModel> model, Options options) : impl_(std::make_unique<Impl>(std::move(model), options)) {}
 Generator::~Generator() = default;
 
-Rows Generator::operator()(const Rows& prompts, const GenerateOptions& options, const OnToken& on_token) {
+Texts Generator::operator()(const Texts& prompts, const GenerateOptions& options, const OnToken& on_token) {
   generate::check(options);
   check_prompts(prompts, impl_->model->sizes(), options.max_new_tokens);
-  Rows out(prompts.size());
+  Texts out(prompts.size());
   if (options.max_new_tokens == 0) return out;
   at::NoGradGuard no_grad;
   at::Generator random = at::detail::createCPUGenerator(options.seed);
@@ -150,7 +150,7 @@ Rows Generator::operator()(const Rows& prompts, const GenerateOptions& options, 
   at::Tensor padding = batch.padding(), logits;
   auto step = [&](Compiled<Step>& by, const at::Tensor& ids, int64_t first) {
     int64_t count = ids.size(1);
-    logits = by(ids, batch.positions(first, count), at::arange(first, first + count, at::kLong), padding, impl_->cache);
+    logits = by(ids, batch.positions(first, count), at::arange(first, first + count, at::kLong), padding, impl_->cache, options.rows);
   };
   if (length == 1) step(impl_->decode, batch.ids(0, 1), 0);
   for (int64_t first = 0; length > 1 && first < length;) {
@@ -158,7 +158,7 @@ Rows Generator::operator()(const Rows& prompts, const GenerateOptions& options, 
     step(impl_->prefill, batch.ids(first, count), first);
     first += count;
   }
-  Rows all = prompts;
+  Texts all = prompts;
   std::vector<bool> done(prompts.size());
   at::Tensor next = at::empty({rows, 1}, at::kLong);
   for (int64_t place = length;; ++place) {

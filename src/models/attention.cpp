@@ -51,7 +51,7 @@ at::Tensor causal_mask(int64_t length, int64_t window, const at::Tensor& mask, a
   return as_scores(counts, type);
 }
 
-at::Tensor CausalModel::forward(const at::Tensor& ids, const at::Tensor& mask, const at::Tensor&) {
+at::Tensor CausalModel::compute(const at::Tensor& ids, const at::Tensor& mask, const at::Tensor&) {
   int64_t length = ids.size(1);
   bool windowed = sizes_.window > 0 && length > sizes_.window;
   Places places{at::arange(length, at::kLong).unsqueeze(0)};
@@ -59,7 +59,10 @@ at::Tensor CausalModel::forward(const at::Tensor& ids, const at::Tensor& mask, c
   return logits(hidden(ids, places));
 }
 
-at::Tensor CausalModel::next(const at::Tensor& ids, const Places& places) { return logits(hidden(ids, places).select(1, -1)); }
+at::Tensor CausalModel::next(const at::Tensor& ids, const Places& places, const Rows* rows) {
+  Call call(*this, rows);
+  return logits(hidden(ids, places).select(1, -1));
+}
 
 KeyValueCache CausalModel::make_cache(int64_t batch, int64_t capacity) const {
   KeyValueCache cache;

@@ -8,6 +8,8 @@
 #include <ATen/ops/rsqrt.h>
 #include <tenon/family.h>
 
+#include "models/seam.h"
+
 namespace tenon {
 
 namespace {
@@ -25,16 +27,18 @@ Linear::Linear(at::Tensor weight, at::Tensor bias)
     : weight(put_parameter("weight", std::move(weight))), bias(put_parameter("bias", std::move(bias))) {}
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
-  if (stored_ == Stored::output_first) return at::linear(x, weight, bias);
-  auto sizes = x.sizes().vec();
-  sizes.back() = weight.size(1);
-  return at::addmm(bias, x.view({-1, weight.size(0)}), weight).view(sizes);
+  return models::through_bank(*this, x, [&](const at::Tensor& given) {
+    if (stored_ == Stored::output_first) return at::linear(given, weight, bias);
+    auto sizes = given.sizes().vec();
+    sizes.back() = weight.size(1);
+    return at::addmm(bias, given.view({-1, weight.size(0)}), weight).view(sizes);
+  });
 }
 
 Embedding::Embedding(const Weights& from, int64_t count, int64_t width)
     : weight(put_parameter("weight", from.take("weight", {count, width}))) {}
 
-at::Tensor Embedding::forward(const at::Tensor& ids) const { return at::embedding(weight, ids); }
+at::Tensor Embedding::forward(const at::Tensor& ids) const { return models::finish(*this, ids, at::embedding(weight, ids)); }
 
 Linear tied_or_own(bool tied, const Embedding& embedding, const Weights& from) {
   return tied ? Linear(embedding.weight, {}) : Linear(from, embedding.weight.size(1), embedding.weight.size(0), /*has_bias=*/false);
@@ -45,14 +49,16 @@ LayerNorm::LayerNorm(const Weights& from, int64_t width, double epsilon)
       bias(put_parameter("bias", from.take("bias", {width}))),
       epsilon_(epsilon) {}
 
-at::Tensor LayerNorm::forward(const at::Tensor& x) const { return at::layer_norm(x, {weight.size(0)}, weight, bias, epsilon_); }
+at::Tensor LayerNorm::forward(const at::Tensor& x) const {
+  return models::finish(*this, x, at::layer_norm(x, {weight.size(0)}, weight, bias, epsilon_));
+}
 
 RmsNorm::RmsNorm(const Weights& from, int64_t width, double epsilon)
     : weight(put_parameter("weight", from.take("weight", {width}))), epsilon_(epsilon) {}
 
 at::Tensor RmsNorm::forward(const at::Tensor& x) const {
   at::Tensor wide = x.to(at::kFloat);
-  return weight * (wide * at::rsqrt(wide.pow(2).mean(-1, true) + epsilon_)).to(x.scalar_type());
+  return models::finish(*this, x, weight * (wide * at::rsqrt(wide.pow(2).mean(-1, true) + epsilon_)).to(x.scalar_type()));
 }
 
 Conv2d::Conv2d(const Weights& from, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, bool has_bias)
@@ -61,7 +67,9 @@ Conv2d::Conv2d(const Weights& from, int64_t in, int64_t out, int64_t kernel, int
       stride_(stride),
       padding_(padding) {}
 
-at::Tensor Conv2d::forward(const at::Tensor& x) const { return at::conv2d(x, weight, bias, stride_, padding_); }
+at::Tensor Conv2d::forward(const at::Tensor& x) const {
+  return models::through_bank(*this, x, [&](const at::Tensor& given) { return at::conv2d(given, weight, bias, stride_, padding_); });
+}
 
 BatchNorm::BatchNorm(const Weights& from, int64_t width)
     : weight(put_parameter("weight", from.take("weight", {width}))),

@@ -15,6 +15,7 @@
 #include "passes/eliminate_common.h"
 #include "passes/eliminate_dead.h"
 #include "passes/fold.h"
+#include "passes/lend_operands.h"
 #include "passes/simplify_views.h"
 
 namespace tenon::passes {

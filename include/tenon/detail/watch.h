@@ -2,6 +2,7 @@
 // torch::nn modules offer, so that no torch::nn header is needed here.
 #pragma once
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
@@ -82,6 +83,16 @@ class Watched {
             return bits;
           });
         }) {}
+
+  // Tensors that matter only while gradients are recorded; asked for anew at each recording.
+  static Watched with_gradients(std::function<std::vector<at::Tensor>()> tensors) {
+    Watched out{at::Tensor()};
+    out.list_ = [tensors = std::move(tensors)](detail::WatchedParts& parts) {
+      if (!at::GradMode::is_enabled()) return;
+      for (at::Tensor& tensor : tensors()) parts.tensors.emplace_back("trained", std::move(tensor));
+    };
+    return out;
+  }
 
   void list(detail::WatchedParts& out) const { list_(out); }
 

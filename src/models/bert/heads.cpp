@@ -52,7 +52,7 @@ class BertMasked : public Model {
       : tied_(c.tied), bert_(c, from / "bert", /*pools=*/false), cls_(c, from / "cls", bert_.embeddings.word_embeddings.weight) {
     put_child("bert", bert_), put_child("cls", cls_);
   }
-  at::Tensor forward(const at::Tensor& ids, const at::Tensor& mask, const at::Tensor& types) override {
+  at::Tensor compute(const at::Tensor& ids, const at::Tensor& mask, const at::Tensor& types) override {
     return cls_.predictions.forward(bert_.forward(ids, mask, types));
   }
   std::string file_name(const std::string& name) const override {
@@ -72,7 +72,7 @@ class BertClassifier : public Model {
       : dropout_(c.classifier_dropout), bert_(c, from / "bert", /*pools=*/true), classifier_(from / "classifier", c.width, c.labels, true) {
     put_child("bert", bert_), put_child("classifier", classifier_);
   }
-  at::Tensor forward(const at::Tensor& ids, const at::Tensor& mask, const at::Tensor& types) override {
+  at::Tensor compute(const at::Tensor& ids, const at::Tensor& mask, const at::Tensor& types) override {
     at::Tensor pooled = bert_.pooled(bert_.forward(ids, mask, types));
     return classifier_.forward(at::dropout(pooled, dropout_, is_training()));
   }

@@ -113,7 +113,7 @@ class Resnet : public Model {
       : resnet_(c, from / "resnet"), classifier_("1", from / "classifier" / 1, c.widths.back(), c.labels, true) {
     put_child("resnet", resnet_), put_child("classifier", classifier_);
   }
-  at::Tensor forward(const at::Tensor& pixels, const at::Tensor&, const at::Tensor&) override {
+  at::Tensor compute(const at::Tensor& pixels, const at::Tensor&, const at::Tensor&) override {
     at::Tensor x = resnet_.forward(pixels.to(classifier_.inner.weight.scalar_type()));
     return classifier_.inner.forward(x.flatten(1));
   }

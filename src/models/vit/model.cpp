@@ -126,7 +126,7 @@ class Vit : public Model {
       : image_(c.image), vit_(c, from / "vit"), classifier_(from / "classifier", c.width, c.labels, true) {
     put_child("vit", vit_), put_child("classifier", classifier_);
   }
-  at::Tensor forward(const at::Tensor& pixels, const at::Tensor&, const at::Tensor&) override {
+  at::Tensor compute(const at::Tensor& pixels, const at::Tensor&, const at::Tensor&) override {
     if (pixels.dim() != 4 || pixels.size(2) != image_ || pixels.size(3) != image_)
       throw UserError(ErrorCode::shape, "a ViT for images of " + std::to_string(image_) + " x " + std::to_string(image_) +
                                             " pixels was given a tensor of another shape; resize the images");

@@ -1,0 +1,90 @@
+// Adapters as data: PEFT directories on one base model. Which row of a batch uses which adapter is an argument of a call, so that
+// switching, mixing, disabling, loading and deleting compile nothing.
+//
+//   auto model = tenon::load_model("llama/");
+//   tenon::Bank bank(model);
+//   bank.load("legal", "adapters/legal");
+//   bank.load("french", "adapters/french");
+//   auto run = tenon::compile(model);
+//   run(ids, bank.rows({"legal", "french", tenon::kBase}));
+//   bank.use("french");
+//   run(ids);
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tenon/models.h>
+
+namespace tenon {
+
+inline constexpr const char* kBase = "__base__";  // a row without an adapter
+
+// How adapters are put together; the names are PEFT's.
+struct Combination {
+  std::string type = "svd";             // linear, cat, svd, ties, dare_linear, dare_ties, magnitude_prune, or one of these and _svd
+  double density = 1;                   // of what ties, dare and magnitude_prune keep
+  std::string majority_sign = "total";  // or frequency
+  int64_t svd_rank = 0;                 // 0: the largest of theirs
+  std::optional<double> svd_clamp;      // a quantile
+};
+
+// Several banks may exist, one a model. All of it may be called from any thread, while calls run: a call sees the adapters as they
+// were when it began.
+class Bank {
+ public:
+  explicit Bank(std::shared_ptr<Model> model);
+  ~Bank();
+
+  // A directory of PEFT's. Loading a name again replaces its adapter; what is refused leaves all as it was.
+  void load(const std::string& name, const std::string& directory);
+  void save(const std::string& name, const std::string& directory) const;
+  void remove(const std::string& name);  // rows that name it are refused from now on
+  std::vector<std::string> names() const;
+  // How strong an adapter is: its own scale times this. Refused for methods that have no scale.
+  void set_scale(const std::string& name, double factor);
+
+  // A new adapter that is their weighted sum, for LoRA and IA3. Refused for those that have none (DoRA, lora_bias).
+  void combine(const std::string& name, const std::vector<std::pair<std::string, double>>& of, const Combination& how = {});
+
+  // One name a row of the batch.
+  Rows rows(const std::vector<std::string>& names) const;
+  // For calls that are given no rows; several at once act together, in this order.
+  void use(const std::string& name) { use(std::vector<std::string>{name}); }
+  void use(const std::vector<std::string>& names);
+
+  // These adapters train from now on, and no others; until the next call of it they cannot be loaded again or removed. Every row of a
+  // batch that uses one of them adds to its gradients.
+  void train(const std::vector<std::string>& names);
+  // What an optimizer is given; by the names of the file, without the prefix that all have.
+  std::vector<NamedTensor> parameters(const std::string& name) const;
+
+  // Until it is destroyed, calls that are given no rows use none.
+  class Disabled {
+   public:
+    explicit Disabled(Bank& bank);
+    ~Disabled();
+    Disabled(const Disabled&) = delete;
+    Disabled& operator=(const Disabled&) = delete;
+
+   private:
+    Bank& bank_;
+  };
+  [[nodiscard]] Disabled disable() { return Disabled(*this); }
+
+  // Writes the adapters into the base's weights; unmerge puts the old bits back. While something is merged, calls that are given no
+  // rows use none besides.
+  void merge(const std::vector<std::string>& names);
+  void unmerge();
+  // Writes them into the weights for good, and takes all adapters away.
+  void merge_and_unload(const std::vector<std::string>& names);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tenon

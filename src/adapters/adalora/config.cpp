@@ -1,0 +1,32 @@
+#include <algorithm>
+
+#include "adapters/adalora/adalora.h"
+
+namespace tenon::adapters {
+
+AdaloraConfig::AdaloraConfig(const formats::Config& config) : first_rank(config.integer_or("init_r", 12, 1, 1 << 16)) {
+  double alpha = config.number_or("lora_alpha", 8, -1e9, 1e9), first = static_cast<double>(first_rank);
+  scale = (alpha > 0 ? alpha : first) / (first + 1e-5);  // PEFT's own guard against 0 is part of the result
+  if (config.has("rank_pattern")) {
+    const std::string kEnd = ".lora_E";
+    for (const auto& [name, flags] : config.any("rank_pattern").items()) {
+      if (!name.ends_with(kEnd) || !flags.is_array()) config.fail("rank_pattern", "does not say which ranks of which layer are left");
+      left[name.substr(0, name.size() - kEnd.size())] = std::count(flags.begin(), flags.end(), true);
+    }
+  }
+  // Of training alone; `r` is not used at all.
+  for (const char* name : {"r", "target_r", "tinit", "tfinal", "deltaT", "total_step"})
+    if (config.has(name)) config.any(name);
+  for (const char* name : {"beta1", "beta2", "orth_reg_weight", "lora_dropout"})
+    if (config.has(name)) config.any(name);
+  config.boolean_or("fan_in_fan_out", false);
+  if (config.has("init_lora_weights") && !config.any("init_lora_weights").is_boolean())
+    config.fail("init_lora_weights", "is not true or false, which may change the weights of the base");
+}
+
+int64_t AdaloraConfig::rank(const std::string& path) const {
+  auto found = left.find(path);
+  return found == left.end() ? first_rank : found->second;
+}
+
+}  // namespace tenon::adapters

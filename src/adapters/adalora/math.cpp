@@ -1,0 +1,38 @@
+#include <ATen/TensorOperators.h>
+
+#include "adapters/adalora/adalora.h"
+
+namespace tenon::adapters {
+
+namespace {
+
+class Adalora : public PartOf<Adalora, Delta> {
+ public:
+  Adalora(at::Tensor a, at::Tensor e, at::Tensor b, double scale) : a_(std::move(a)), e_(std::move(e)), b_(std::move(b)), scale_(scale) {}
+
+  std::vector<Slot> slots() override { return {{"lora_A", &a_}, {"lora_E", &e_}, {"lora_B", &b_}}; }
+  std::optional<LowRank> low_rank(const Layer& layer, double factor) const override {
+    if (!layer.is_linear() || a_.scalar_type() != at::kFloat) return {};
+    return LowRank{a_.t().contiguous(), b_.t().contiguous(), e_.flatten(), {}, scale_ * factor};
+  }
+
+ protected:
+  at::Tensor delta(const Layer& layer) const override {
+    at::Tensor out = b_.matmul(a_ * e_) * scale_;
+    return layer.kind == Kind::conv2d ? out.view(layer.base.weight.sizes()) : out;
+  }
+
+  void settle() override { a_ = a_.t().contiguous().t(), b_ = b_.t().contiguous().t(); }
+
+ private:
+  at::Tensor a_, e_, b_;
+  double scale_;
+};
+
+}  // namespace
+
+PartPointer make_adalora(at::Tensor a, at::Tensor e, at::Tensor b, double scale) {
+  return std::make_shared<Adalora>(std::move(a), std::move(e), std::move(b), scale);
+}
+
+}  // namespace tenon::adapters

@@ -1,0 +1,339 @@
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/zeros.h>
+#include <tenon/adapters.h>
+#include <tenon/family.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "adapters/combine.h"
+#include "adapters/directory.h"
+#include "adapters/table.h"
+#include "adapters/training.h"
+#include "base/error.h"
+
+namespace tenon {
+
+using namespace adapters;
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& text) { throw UserError(ErrorCode::adapter, text); }
+
+void check_name(const std::string& name) {
+  if (name.empty() || name == kBase || name.find('.') != std::string::npos)
+    refuse("an adapter cannot be called \"" + name + "\": a name has no dot, and " + kBase + " is the base");
+}
+
+// All layers that an adapter can sit on, each with its module.
+void find_layers(Module& module, const std::string& path, std::vector<Layer>& layers, std::vector<Module*>& modules) {
+  std::optional<Layer> layer;
+  if (auto* linear = dynamic_cast<Linear*>(&module)) {
+    bool is_turned = linear->stored() == Linear::Stored::input_first;
+    layer = {path, is_turned ? Kind::turned_linear : Kind::linear, {linear->weight, linear->bias}};
+  } else if (auto* embedding = dynamic_cast<Embedding*>(&module)) {
+    layer = {path, Kind::embedding, {embedding->weight, {}}};
+  } else if (auto* conv = dynamic_cast<Conv2d*>(&module)) {
+    layer = {path, Kind::conv2d, {conv->weight, conv->bias}, conv->stride(), conv->padding()};
+  } else if (auto* norm = dynamic_cast<LayerNorm*>(&module)) {
+    layer = {path, Kind::layer_norm, {norm->weight, norm->bias}, 1, 0, norm->epsilon()};
+  } else if (auto* rms = dynamic_cast<RmsNorm*>(&module)) {
+    layer = {path, Kind::rms_norm, {rms->weight, {}}, 1, 0, rms->epsilon()};
+  }
+  if (layer) layers.push_back(*layer), modules.push_back(&module);
+  for (const auto& [name, child] : module.children()) find_layers(*child, path.empty() ? name : path + "." + name, layers, modules);
+}
+
+constexpr size_t kNone = SIZE_MAX;
+
+// The entry of these adapters, in this order.
+size_t find_entry(const Table& table, const std::vector<std::string>& names) {
+  for (size_t i = 0; i < table.entries.size(); ++i) {
+    const Entry& entry = table.entries[i];
+    if (!entry.is_free && std::equal(names.begin(), names.end(), entry.adapters.begin(), entry.adapters.end(),
+                                     [](const std::string& name, const AdapterPointer& adapter) { return name == adapter->name; }))
+      return i;
+  }
+  return kNone;
+}
+
+AdapterPointer find_adapter(const Table& table, const std::string& name) {
+  size_t entry = name == kBase ? kNone : find_entry(table, {name});
+  if (entry == kNone) refuse("no adapter is called \"" + name + "\"");
+  return table.entries[entry].adapters[0];
+}
+
+std::vector<AdapterPointer> find_all(const Table& table, const std::vector<std::string>& names) {
+  std::vector<AdapterPointer> out;
+  for (const std::string& name : names) out.push_back(find_adapter(table, name));
+  return out;
+}
+
+size_t add_entry(Table& table, std::vector<AdapterPointer> adapters) {
+  auto free = std::find_if(table.entries.begin(), table.entries.end(), [](const Entry& entry) { return entry.is_free; });
+  if (free == table.entries.end()) free = table.entries.emplace(free);
+  free->adapters = std::move(adapters);
+  free->is_free = false;
+  return static_cast<size_t>(free - table.entries.begin());
+}
+
+// Whether adapters may act together on one row.
+void check_together(const std::vector<AdapterPointer>& adapters, const std::vector<Layer>& layers) {
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const Adapter* alone = nullptr;
+    size_t count = 0, replacing = 0;
+    for (const AdapterPointer& adapter : adapters) {
+      if (adapter->parts[i].empty()) continue;
+      ++count;
+      for (const PartPointer& part : adapter->parts[i]) {
+        replacing += part->replaced().has_value();
+        if (part->acts_alone() || replacing > 1) alone = adapter.get();
+      }
+    }
+    if (alone && count > 1)
+      refuse("the adapter \"" + alone->name + "\" cannot act together with another one on " + layers[i].path +
+             ": what they give together is not defined");
+  }
+}
+
+// In all entries.
+void replace(Table& table, const AdapterPointer& adapter) {
+  for (Entry& entry : table.entries)
+    for (AdapterPointer& a : entry.adapters)
+      if (a->name == adapter->name) a = adapter;
+}
+
+}  // namespace
+
+struct Bank::Impl {
+  // The rows of calls that are given none follow from what is used, disabled and merged.
+  void set_standard() {
+    int64_t row = 0;
+    if (disabled == 0 && merged.empty() && !used.empty())
+      core->change([&](Table& table) {
+        size_t entry = find_entry(table, used);
+        if (entry == kNone) entry = add_entry(table, find_all(table, used));
+        row = row_of(entry, table.entries[entry].generation);
+      });
+    std::atomic_ref<int64_t>(*standard.data_ptr<int64_t>()).store(row);
+  }
+
+  void refuse_in_use(const std::string& name) const {
+    if (std::count(merged.begin(), merged.end(), name)) refuse("the adapter \"" + name + "\" is merged; unmerge it first");
+    if (training->has(name)) refuse("the adapter \"" + name + "\" trains; end that first");
+  }
+  void train(const std::vector<std::string>& names) {
+    core->change([&](Table& table) {
+      auto changed = training->train(find_all(table, names), find_all(table, training->names()), core->layers());
+      for (const AdapterPointer& adapter : changed) replace(table, adapter);
+    });
+  }
+
+  void merge(const std::vector<std::string>& names) {
+    if (!merged.empty()) refuse("adapters are merged already; unmerge them first");
+    at::NoGradGuard no_grad;
+    std::vector<AdapterPointer> adapters = find_all(*core->table(), names);
+    check_together(adapters, core->layers());
+    std::vector<Kept> changes;  // a weight, and what it becomes
+    auto change = [&](const Layer& layer, const at::Tensor& place, const at::Tensor& value) {
+      if (!place.defined()) return;
+      if (!value.is_same(place) && !at::isfinite(value).all().item<bool>())
+        refuse(layer.path + " would not be finite with the adapter in it");
+      auto other = std::find_if(changes.begin(), changes.end(), [&](const Kept& known) { return known.place.is_alias_of(place); });
+      if (other == changes.end()) changes.push_back({place, value});
+      else if (!at::equal(other->bits, value))
+        refuse(layer.path + " has its weight in common with another layer, into which the adapter does not go");
+    };
+    for (const Layer& layer : core->layers()) {
+      auto i = static_cast<size_t>(&layer - core->layers().data());
+      Layer changed = layer;
+      for (const AdapterPointer& adapter : adapters)
+        for (const PartPointer& part : adapter->parts[i]) changed.base = part->merged(changed, adapter->factor);
+      change(layer, layer.base.weight, changed.base.weight);
+      change(layer, layer.base.bias, changed.base.bias);
+    }
+    std::erase_if(changes, [](const Kept& same) { return same.bits.is_same(same.place); });
+    for (auto& [place, value] : changes) {
+      kept.push_back({place, place.clone()});
+      place.copy_(value);
+    }
+    merged = names;
+    set_standard();
+  }
+
+  std::shared_ptr<Model> model;
+  std::vector<Module*> modules;
+  std::shared_ptr<Core> core;
+  at::Tensor standard;
+  mutable std::mutex mutex;  // over what follows
+  std::unique_ptr<Training> training;
+  std::vector<std::string> used, merged;
+  int disabled = 0;
+  struct Kept {
+    at::Tensor place, bits;
+  };
+  std::vector<Kept> kept;  // of weights before the merge
+};
+
+Bank::Bank(std::shared_ptr<Model> model) : impl_(std::make_unique<Impl>()) {
+  if (*model->bank() != 0) refuse("the model has a bank already");
+  impl_->model = std::move(model);
+  std::vector<Layer> layers;
+  find_layers(*impl_->model, "", layers, impl_->modules);
+  impl_->training = std::make_unique<Training>(layers);
+  impl_->core = make_core(std::move(layers));
+  impl_->standard = at::zeros({1}, at::kLong);
+  auto trained = impl_->training->wholes();
+  for (size_t i = 0; i < impl_->modules.size(); ++i)
+    impl_->modules[i]->set_seam({impl_->core->number(), static_cast<int64_t>(i), trained[i]});
+  impl_->model->set_bank(impl_->core->number(), impl_->standard, std::move(trained));
+}
+
+Bank::~Bank() {
+  for (Module* module : impl_->modules) module->set_seam({});
+  impl_->model->set_bank(0, {}, {});
+}
+
+void Bank::load(const std::string& name, const std::string& directory) {
+  check_name(name);
+  AdapterPointer adapter = read_adapter(name, directory, impl_->core->layers());
+  std::lock_guard lock(impl_->mutex);
+  impl_->refuse_in_use(name);
+  impl_->core->change([&](Table& table) {
+    if (find_entry(table, {name}) == kNone) add_entry(table, {adapter});
+    else replace(table, adapter);
+    for (const Entry& entry : table.entries) check_together(entry.adapters, impl_->core->layers());
+    check_together(find_all(table, impl_->used), impl_->core->layers());  // they may have no entry while adapters are disabled
+  });
+}
+
+void Bank::combine(const std::string& name, const std::vector<std::pair<std::string, double>>& of, const Combination& how) {
+  check_name(name);
+  at::NoGradGuard no_grad;
+  TablePointer table = impl_->core->table();
+  std::vector<Weighted> sources;
+  for (const auto& [source, weight] : of) sources.push_back({find_adapter(*table, source), weight});
+  AdapterPointer adapter = adapters::combine(name, sources, how, impl_->core->layers());
+  impl_->core->change([&](Table& now) {
+    if (find_entry(now, {name}) != kNone) refuse("an adapter is called \"" + name + "\" already");
+    add_entry(now, {adapter});
+  });
+}
+
+void Bank::save(const std::string& name, const std::string& directory) const {
+  write_adapter(*find_adapter(*impl_->core->table(), name), directory, impl_->core->layers());
+}
+
+void Bank::remove(const std::string& name) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->refuse_in_use(name);
+  find_adapter(*impl_->core->table(), name);
+  std::erase(impl_->used, name);
+  impl_->set_standard();
+  impl_->core->change([&](Table& table) {
+    for (Entry& entry : table.entries)
+      if (std::any_of(entry.adapters.begin(), entry.adapters.end(), [&](const AdapterPointer& a) { return a->name == name; }))
+        entry = {{}, entry.generation + 1, /*is_free=*/true};
+  });
+}
+
+std::vector<std::string> Bank::names() const {
+  std::vector<std::string> out;
+  for (const Entry& entry : impl_->core->table()->entries)
+    if (entry.adapters.size() == 1) out.push_back(entry.adapters[0]->name);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+void Bank::set_scale(const std::string& name, double factor) {
+  impl_->core->change([&](Table& table) {
+    auto changed = std::make_shared<Adapter>(*find_adapter(table, name));
+    if (!changed->has_scale()) refuse("the adapter \"" + name + "\" is of a method without a scale");
+    changed->factor = factor;
+    replace(table, changed);
+  });
+}
+
+Rows Bank::rows(const std::vector<std::string>& names) const {
+  TablePointer table = impl_->core->table();
+  at::Tensor out = at::empty({static_cast<int64_t>(names.size())}, at::kLong);
+  for (size_t i = 0; i < names.size(); ++i) {
+    size_t entry = names[i] == kBase ? 0 : find_entry(*table, {names[i]});
+    if (entry == kNone) refuse("no adapter is called \"" + names[i] + "\"");
+    out.data_ptr<int64_t>()[i] = row_of(entry, table->entries[entry].generation);
+  }
+  return {out};
+}
+
+void Bank::use(const std::vector<std::string>& names) {
+  std::lock_guard lock(impl_->mutex);
+  std::vector<std::string> wanted;
+  TablePointer table = impl_->core->table();
+  for (const std::string& name : names) {
+    if (name == kBase) continue;
+    if (std::count(wanted.begin(), wanted.end(), name)) refuse("the adapter \"" + name + "\" is named twice");
+    wanted.push_back(name);
+  }
+  check_together(find_all(*table, wanted), impl_->core->layers());
+  impl_->used = std::move(wanted);
+  impl_->set_standard();
+}
+
+Bank::Disabled::Disabled(Bank& bank) : bank_(bank) {
+  std::lock_guard lock(bank_.impl_->mutex);
+  ++bank_.impl_->disabled;
+  bank_.impl_->set_standard();
+}
+
+Bank::Disabled::~Disabled() {
+  std::lock_guard lock(bank_.impl_->mutex);
+  --bank_.impl_->disabled;
+  bank_.impl_->set_standard();
+}
+
+void Bank::train(const std::vector<std::string>& names) {
+  std::lock_guard lock(impl_->mutex);
+  for (const std::string& name : names)
+    if (std::count(names.begin(), names.end(), name) > 1) refuse("the adapter \"" + name + "\" is named twice");
+  impl_->train(names);
+}
+
+std::vector<NamedTensor> Bank::parameters(const std::string& name) const {
+  std::lock_guard lock(impl_->mutex);
+  if (!impl_->training->has(name)) refuse("the adapter \"" + name + "\" does not train");
+  std::vector<NamedTensor> out;
+  for (const auto& [path, tensor] : impl_->training->leaves(name)) out.emplace_back(path, tensor);
+  return out;
+}
+
+void Bank::merge(const std::vector<std::string>& names) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->merge(names);
+}
+
+void Bank::unmerge() {
+  std::lock_guard lock(impl_->mutex);
+  at::NoGradGuard no_grad;
+  for (Impl::Kept& kept : impl_->kept) kept.place.copy_(kept.bits);
+  impl_->kept.clear();
+  impl_->merged.clear();
+  impl_->set_standard();
+}
+
+void Bank::merge_and_unload(const std::vector<std::string>& names) {
+  std::lock_guard lock(impl_->mutex);
+  if (!impl_->training->names().empty()) refuse("adapters train; end that first");
+  impl_->merge(names);
+  impl_->kept.clear();
+  impl_->merged.clear();
+  impl_->used.clear();
+  impl_->set_standard();
+  impl_->core->change([&](Table& table) {
+    for (size_t i = 1; i < table.entries.size(); ++i) table.entries[i] = {{}, table.entries[i].generation + 1, /*is_free=*/true};
+  });
+}
+
+}  // namespace tenon

@@ -1,0 +1,240 @@
+#include "adapters/combine.h"
+
+#include <ATen/ops/bernoulli.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/clamp.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/linalg_svd.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/quantile.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/topk.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <ATen/TensorOperators.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "adapters/directory.h"
+#include "adapters/lora/lora.h"
+#include "base/error.h"
+
+namespace tenon::adapters {
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& text) { throw UserError(ErrorCode::adapter, text); }
+
+// How tensors that stand for one thing are made into one.
+class Mix {
+ public:
+  explicit Mix(const Combination& how) : how_(how) {
+    type_ = how.type;
+    is_svd_ = type_ == "svd" || type_.ends_with("_svd");
+    if (is_svd_) type_ = type_ == "svd" ? "linear" : type_.substr(0, type_.size() - 4);
+    const char* known[] = {"linear", "cat", "ties", "dare_linear", "dare_ties", "magnitude_prune"};
+    if (std::find(std::begin(known), std::end(known), type_) == std::end(known) || (is_svd_ && type_ == "cat"))
+      refuse("no way to combine adapters is called \"" + how.type + "\"");
+    if (how.density < 0) refuse("a density is at least 0");
+    if (how.majority_sign != "total" && how.majority_sign != "frequency") refuse("the majority's sign is found by total or by frequency");
+  }
+
+  bool is_svd() const { return is_svd_; }
+  bool is_cat() const { return type_ == "cat"; }
+
+  at::Tensor operator()(const std::vector<at::Tensor>& tensors, const std::vector<double>& weights) const {
+    std::vector<at::Tensor> pruned;
+    for (const at::Tensor& tensor : tensors) pruned.push_back(prune(tensor));
+    at::Tensor all = at::stack(pruned), by = at::zeros({static_cast<int64_t>(weights.size())}, at::kFloat);
+    for (size_t i = 0; i < weights.size(); ++i) by[static_cast<int64_t>(i)].fill_(weights[i]);
+    std::vector<int64_t> sizes(static_cast<size_t>(all.dim()), 1);
+    sizes[0] = -1;
+    at::Tensor weighted = all * by.view(sizes).to(all.scalar_type());
+    if (type_ != "ties" && type_ != "dare_ties") return weighted.sum(0);
+    // Of each element those that have the sign of the most.
+    at::Tensor sign = all.sign(), most = how_.majority_sign == "total" ? all.sum(0) : sign.sum(0);
+    at::Tensor agrees = sign.eq(at::where(most.ge(0), at::ones_like(most), -at::ones_like(most)));
+    return (weighted * agrees).sum(0) / at::clamp(agrees.sum(0), 1);
+  }
+
+ private:
+  at::Tensor prune(const at::Tensor& tensor) const {
+    if (type_ == "linear" || how_.density >= 1) return tensor;
+    if (type_.starts_with("dare")) return tensor * at::bernoulli(at::full_like(tensor, how_.density)) / how_.density;
+    auto count = static_cast<int64_t>(how_.density * static_cast<double>(tensor.numel()));
+    at::Tensor kept = std::get<1>(at::topk(tensor.abs().reshape({-1}), count));
+    return tensor * at::zeros_like(tensor).reshape({-1}).index_fill(0, kept, 1).view(tensor.sizes());
+  }
+
+  const Combination& how_;
+  std::string type_;
+  bool is_svd_;
+};
+
+// One source on one layer.
+struct Factors {
+  at::Tensor a, b;
+  double weight, scale;
+};
+
+at::Tensor as_matrix(const at::Tensor& t) { return t.dim() > 2 ? t.flatten(1) : t; }
+
+std::pair<at::Tensor, at::Tensor> combine_factors(const std::vector<Factors>& of, const Mix& mix, int64_t rank, bool is_turned,
+                                                  const Combination& how) {
+  const at::Tensor &a0 = of[0].a, &b0 = of[0].b;
+  auto shaped = [&](at::Tensor a, at::Tensor b) {
+    std::vector<int64_t> a_sizes = a0.sizes().vec(), b_sizes = b0.sizes().vec();
+    a_sizes[0] = rank, b_sizes[1] = rank;
+    at::Tensor wide_a = at::zeros({rank, a.size(1)}, a.options()), wide_b = at::zeros({b.size(0), rank}, b.options());
+    wide_a.narrow(0, 0, a.size(0)).copy_(a), wide_b.narrow(1, 0, b.size(1)).copy_(b);
+    return std::pair(wide_a.view(a_sizes), wide_b.view(b_sizes));
+  };
+  std::vector<at::Tensor> as, bs;
+  std::vector<double> a_weights, b_weights;
+  if (mix.is_cat()) {
+    for (const Factors& f : of) as.push_back(as_matrix(f.a) * (f.weight * f.scale)), bs.push_back(as_matrix(f.b));
+    return shaped(at::cat(as), at::cat(bs, 1));
+  }
+  if (!mix.is_svd()) {
+    for (const Factors& f : of) {
+      double both = f.weight * f.scale, root = std::sqrt(std::abs(both));
+      as.push_back(as_matrix(f.a)), bs.push_back(as_matrix(f.b));
+      a_weights.push_back(both < 0 ? -root : root), b_weights.push_back(root);
+    }
+    at::Tensor a = mix(as, a_weights);  // before b: both may draw random numbers
+    return shaped(a, mix(bs, b_weights));
+  }
+  for (const Factors& f : of) {
+    at::Tensor delta = as_matrix(f.b).matmul(as_matrix(f.a)) * f.scale;
+    as.push_back(is_turned ? delta.t() : delta);
+    a_weights.push_back(f.weight);
+  }
+  at::Tensor delta = mix(as, a_weights);
+  auto [u, s, v] = at::linalg_svd(is_turned ? delta.t() : delta, /*full_matrices=*/false);
+  int64_t kept = std::min(rank, s.size(0));
+  at::Tensor b = u.narrow(1, 0, kept) * s.narrow(0, 0, kept), a = v.narrow(0, 0, kept);
+  if (how.svd_clamp) {
+    at::Tensor most = at::quantile(at::cat({b.flatten(), a.flatten()}), *how.svd_clamp);
+    b = at::clamp(b, -most, most), a = at::clamp(a, -most, most);
+  }
+  return shaped(a, b);
+}
+
+nlohmann::json config_of(const Adapter& adapter) { return nlohmann::json::parse(adapter.config); }
+
+// Of lists the union, of expressions the alternative.
+nlohmann::json union_of(const std::vector<nlohmann::json>& configs, const char* field) {
+  bool any_text = false, any_list = false;
+  std::set<std::string> names;
+  std::string pattern;
+  for (const nlohmann::json& config : configs) {
+    const nlohmann::json& value = config.contains(field) ? config[field] : nlohmann::json();
+    if (value.is_null()) continue;
+    if (value.is_string()) any_text = true, pattern += (pattern.empty() ? "(" : "|(") + value.get<std::string>() + ")";
+    else any_list = true, names.merge(value.get<std::set<std::string>>());
+  }
+  if (any_text && any_list)
+    refuse(std::string("adapters cannot be combined whose ") + field + " is a list for one and an expression for another");
+  if (any_text) return pattern;
+  return any_list ? nlohmann::json(names) : nlohmann::json();
+}
+
+using Named = std::map<std::string, at::Tensor>;
+
+Named tensors_of(const Adapter& adapter, const std::vector<Layer>& layers) {
+  Named out;
+  for (size_t i = 0; i < layers.size(); ++i)
+    for (const PartPointer& part : adapter.parts[i])
+      for (const auto& [name, tensor] : part->tensors())
+        if (!name.empty()) out[kPrefix + layers[i].path + "." + name] = tensor;
+  for (const auto& [name, tensor] : adapter.shared) out[name] = tensor;
+  return out;
+}
+
+AdapterPointer combine_ia3(const std::string& name, const std::vector<Weighted>& of, const std::vector<nlohmann::json>& configs,
+                           const std::vector<Layer>& layers) {
+  Named sums;
+  for (const Weighted& one : of)
+    for (const auto& [key, tensor] : tensors_of(*one.adapter, layers)) {
+      at::Tensor& sum = sums[key];
+      sum = sum.defined() ? sum + tensor * one.weight : tensor * one.weight;
+    }
+  nlohmann::json config = configs[0];
+  for (const char* field : {"target_modules", "feedforward_modules"}) config[field] = union_of(configs, field);
+  return make_adapter(name, config.dump(2), Files(sums), layers);
+}
+
+// What the adapters have on one layer, and where it stands in the file.
+struct OnLayer {
+  std::string a_name, b_name;
+  bool is_turned;
+  std::vector<Factors> factors;
+};
+
+AdapterPointer combine_lora(const std::string& name, const std::vector<Weighted>& of, const std::vector<nlohmann::json>& configs,
+                            Combination how, const std::vector<Layer>& layers) {
+  if (of.size() == 1) how.type = "linear";
+  Mix mix(how);
+  int64_t rank = 0;
+  std::vector<OnLayer> all;
+  for (const Layer& layer : layers) {
+    bool is_embedding = layer.kind == Kind::embedding;
+    std::string at = kPrefix + layer.path + (is_embedding ? ".lora_embedding_" : ".lora_"), end = is_embedding ? "" : ".weight";
+    all.push_back({at + "A" + end, at + "B" + end, is_embedding || layer.kind == Kind::turned_linear, {}});
+  }
+  Named tensors;  // of the new one
+  for (size_t k = 0; k < of.size(); ++k) {
+    const Adapter& adapter = *of[k].adapter;
+    LoraConfig lora(formats::Config(configs[k], "adapter_config.json of \"" + adapter.name + "\""));
+    if (lora.dora) refuse("\"" + adapter.name + "\" is a DoRA adapter, whose lengths have no weighted sum");
+    if (lora.bias_on_b) refuse("\"" + adapter.name + "\" has biases on B (lora_bias), which have no weighted sum");
+    Named found = tensors_of(adapter, layers);
+    int64_t most = lora.r;
+    for (size_t i = 0; i < layers.size(); ++i) {
+      if (!found.contains(all[i].a_name)) continue;
+      most = std::max(most, lora.rank(layers[i].path));
+      all[i].factors.push_back({found[all[i].a_name], found[all[i].b_name], of[k].weight, lora.scale(layers[i].path) * adapter.factor});
+    }
+    if (!mix.is_cat() && !mix.is_svd() && k > 0 && most != rank)
+      refuse("adapters of ranks " + std::to_string(rank) + " and " + std::to_string(most) + " cannot be combined by " + how.type);
+    rank = mix.is_cat() ? rank + most : std::max(rank, most);
+    for (const auto& [key, tensor] : found) {
+      if (key.find(".lora_") != std::string::npos) continue;
+      if (!tensors.emplace(key, tensor).second) refuse("two of the adapters have a copy of \"" + key + "\"; copies have no weighted sum");
+    }
+  }
+  if (mix.is_svd() && how.svd_rank > 0) rank = how.svd_rank;
+  for (const OnLayer& layer : all)
+    if (!layer.factors.empty())
+      std::tie(tensors[layer.a_name], tensors[layer.b_name]) = combine_factors(layer.factors, mix, rank, layer.is_turned, how);
+  nlohmann::json config = configs[0];
+  config["r"] = rank, config["lora_alpha"] = rank;
+  config["rank_pattern"] = config["alpha_pattern"] = nlohmann::json::object();
+  config["use_rslora"] = false;  // the sources' scales are in the tensors
+  for (const char* field : {"target_modules", "modules_to_save"}) config[field] = union_of(configs, field);
+  return make_adapter(name, config.dump(2), Files(tensors), layers);
+}
+
+}  // namespace
+
+AdapterPointer combine(const std::string& name, const std::vector<Weighted>& of, const Combination& how, const std::vector<Layer>& layers) {
+  if (of.empty()) refuse("nothing to combine");
+  std::vector<nlohmann::json> configs;
+  std::string type;
+  for (const Weighted& one : of) {
+    configs.push_back(config_of(*one.adapter));
+    std::string its = configs.back().at("peft_type");
+    if (!type.empty() && its != type) refuse("adapters of " + type + " and " + its + " have no weighted sum");
+    type = its;
+  }
+  if (type == "IA3") return combine_ia3(name, of, configs, layers);
+  if (type == "LORA") return combine_lora(name, of, configs, how, layers);
+  refuse("adapters of " + type + " have no weighted sum");
+}
+
+}  // namespace tenon::adapters

@@ -1,0 +1,132 @@
+#include "adapters/directory.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "adapters/adalora/adalora.h"
+#include "adapters/boft/boft.h"
+#include "adapters/extras.h"
+#include "adapters/hra/hra.h"
+#include "adapters/ia3/ia3.h"
+#include "adapters/ln_tuning/ln_tuning.h"
+#include "adapters/lokr/lokr.h"
+#include "adapters/lora/lora.h"
+#include "adapters/method.h"
+#include "adapters/oft/oft.h"
+#include "adapters/targets.h"
+#include "adapters/vera/vera.h"
+#include "base/error.h"
+#include "formats/json.h"
+#include "formats/safetensors_writer.h"
+#include "models/weights.h"
+
+namespace tenon::adapters {
+
+namespace {
+
+// Fields that say nothing about what is computed, whatever the method.
+constexpr const char* kHarmless[] = {"auto_mapping", "base_model_name_or_path", "inference_mode", "peft_version", "peft_type",
+                                     "revision",     "runtime_config",          "task_type"};
+
+// Fields of variants that are off, and what they hold then.
+const std::map<std::string, nlohmann::json>& switched_off() {
+  static const std::map<std::string, nlohmann::json> all = {{"megatron_core", "megatron.core"}, {"qalora_group_size", 16}};
+  return all;
+}
+
+void refuse_unread(const formats::Config& config) {
+  for (const formats::Config::Field& field : config.unread()) {
+    bool says_nothing = field.value.is_null() || field.value == false || (field.value.is_structured() && field.value.empty());
+    bool is_harmless = std::find(std::begin(kHarmless), std::end(kHarmless), field.name) != std::end(kHarmless);
+    auto off = switched_off().find(field.name);
+    if (says_nothing || is_harmless || (off != switched_off().end() && off->second == field.value)) continue;
+    throw UserError(ErrorCode::adapter, "adapter_config.json: the field \"" + field.name + "\" is " + field.value.dump() +
+                                            ", which is not supported and may change what the adapter computes");
+  }
+}
+
+std::vector<Targets::Path> paths_of(const std::vector<Layer>& layers) {
+  std::vector<Targets::Path> out;
+  for (const Layer& layer : layers) {
+    bool is_head = layer.path == "lm_head" || layer.path == "classifier" || layer.path == "score";
+    out.push_back({layer.path, layer.is_linear(), is_head});
+  }
+  return out;
+}
+
+}  // namespace
+
+void refuse_layer(const Layer& layer, const std::string& method) {
+  const char* kinds[] = {"a linear layer", "a Conv1D layer", "an embedding", "a norm", "a norm", "a convolution"};
+  throw UserError(ErrorCode::adapter,
+                  layer.path + " is " + kinds[static_cast<size_t>(layer.kind)] + ", on which " + method + " cannot sit");
+}
+
+LoadMethod find_method(const std::string& peft_type) {
+  static const std::map<std::string, LoadMethod> all = {
+#define TENON_METHOD(name, function) {name, function},
+#include "adapters/methods.def"
+#undef TENON_METHOD
+  };
+  auto found = all.find(peft_type);
+  if (found != all.end()) return found->second;
+  std::string known;
+  for (const auto& [name, function] : all) known += (known.empty() ? "" : ", ") + name;
+  throw UserError(ErrorCode::adapter, "adapter_config.json: peft_type \"" + peft_type + "\" is not supported; known are " + known);
+}
+
+AdapterPointer make_adapter(const std::string& name, const std::string& text, Files files, const std::vector<Layer>& layers) {
+  formats::Config config(formats::parse_json(text, "adapter_config.json"), "adapter_config.json");
+  LoadMethod load = find_method(config.text("peft_type"));
+  std::vector<std::string> chosen = Targets(config).choose(paths_of(layers));
+  std::vector<size_t> targets;
+  for (size_t i = 0; i < layers.size(); ++i)
+    if (std::find(chosen.begin(), chosen.end(), layers[i].path) != chosen.end()) targets.push_back(i);
+  Loaded loaded;
+  take_extras(config, files, layers, targets, loaded);
+  Loaded own = load(config, files, layers, targets);
+  files.refuse_rest();
+  refuse_unread(config);
+  auto adapter = std::make_shared<Adapter>();
+  adapter->name = name;
+  adapter->config = text;
+  adapter->parts.resize(layers.size());
+  for (auto& [i, parts] : loaded.parts) adapter->parts[i] = std::move(parts);
+  for (auto& [i, parts] : own.parts)
+    for (PartPointer& part : parts) adapter->parts[i].push_back(part->settled());
+  adapter->shared = std::move(loaded.shared);
+  adapter->shared.insert(adapter->shared.end(), own.shared.begin(), own.shared.end());
+  return adapter;
+}
+
+AdapterPointer read_adapter(const std::string& name, const std::string& path, const std::vector<Layer>& layers) {
+  formats::Directory directory(path);
+  return make_adapter(name, directory.read_text("adapter_config.json", formats::kConfigLimits.bytes), Files(directory), layers);
+}
+
+void write_adapter(const Adapter& adapter, const std::string& path, const std::vector<Layer>& layers) {
+  std::vector<std::string> names;
+  std::vector<at::Tensor> tensors;
+  for (size_t i = 0; i < layers.size(); ++i)
+    for (const PartPointer& part : adapter.parts[i])
+      for (auto& [name, tensor] : part->tensors()) {
+        if (name.empty()) continue;
+        names.push_back(kPrefix + layers[i].path + "." + name);
+        tensors.push_back(tensor.contiguous());
+      }
+  for (const auto& [name, tensor] : adapter.shared) names.push_back(name), tensors.push_back(tensor.contiguous());
+  std::vector<formats::TensorView> views;
+  for (size_t i = 0; i < names.size(); ++i) {
+    views.push_back({names[i],
+                     models::file_type(tensors[i].scalar_type()),
+                     tensors[i].sizes().vec(),
+                     {static_cast<const std::byte*>(tensors[i].const_data_ptr()), tensors[i].nbytes()}});
+  }
+  std::filesystem::create_directories(path);
+  formats::Directory directory(path);
+  formats::write_safetensors(directory, "adapter_model.safetensors", views, formats::Metadata{{"format", "pt"}});
+  directory.write("adapter_config.json", adapter.config);
+}
+
+}  // namespace tenon::adapters

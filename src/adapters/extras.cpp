@@ -1,0 +1,126 @@
+#include "adapters/extras.h"
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+
+#include "adapters/replace.h"
+#include "base/error.h"
+
+namespace tenon::adapters {
+
+namespace {
+
+bool has(const std::vector<size_t>& all, size_t one) { return std::find(all.begin(), all.end(), one) != all.end(); }
+
+// PEFT adds the head of these tasks on its own.
+std::vector<std::string> heads_of(const std::string& task) {
+  if (task == "SEQ_CLS" || task == "TOKEN_CLS") return {"classifier", "score"};
+  if (task == "QUESTION_ANS") return {"qa_outputs"};
+  return {};
+}
+
+// Whether a module around the layer, or the layer itself, has a path that ends in the name, at a dot or not.
+bool is_within(const std::string& path, const std::string& name) {
+  for (size_t end = path.find('.');; end = path.find('.', end + 1)) {
+    if (path.substr(0, end).ends_with(name)) return true;
+    if (end == std::string::npos) return false;
+  }
+}
+
+void take_copies(const formats::Config& config, Files& files, const std::vector<Layer>& layers, Loaded& loaded) {
+  std::vector<std::string> names = config.has("modules_to_save") ? config.texts("modules_to_save") : std::vector<std::string>();
+  std::vector<std::string> heads = heads_of(config.has("task_type") ? config.text("task_type") : "");
+  for (const std::string& head : heads)
+    if (std::find(names.begin(), names.end(), head) == names.end()) names.push_back(head);
+  for (const std::string& name : names) {
+    bool is_any = false;
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const Layer& layer = layers[i];
+      if (!is_within(layer.path, name)) continue;
+      is_any = true;
+      std::string at = kPrefix + layer.path + ".";
+      Base base{files.take(at + "weight", layer.base.weight.sizes()), {}};
+      if (layer.base.bias.defined()) base.bias = files.take(at + "bias", layer.base.bias.sizes());
+      loaded.parts[i].push_back(make_replacement(base, "weight", "bias"));
+    }
+    if (!is_any && std::find(heads.begin(), heads.end(), name) == heads.end())
+      config.fail("modules_to_save", "names \"" + name + "\", which no layer of the model is in");
+  }
+}
+
+void take_biases(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets,
+                 Loaded& loaded) {
+  std::string which = config.has("bias") ? config.text("bias") : "none";
+  if (which == "none") return;
+  if (which != "all" && !which.ends_with("_only"))
+    config.fail("bias", "is \"" + which + "\", where none, all or that of the adapted layers alone is known");
+  for (size_t i = 0; i < layers.size(); ++i) {
+    bool is_target = has(targets, i);
+    if (!layers[i].base.bias.defined() || !(which == "all" || is_target) || !loaded.parts[i].empty()) continue;
+    std::string name = is_target ? "base_layer.bias" : "bias";
+    loaded.parts[i].push_back(
+        make_replacement({{}, files.take(kPrefix + layers[i].path + "." + name, layers[i].base.bias.sizes())}, "", name));
+  }
+}
+
+// PEFT writes the whole weight of an embedding that is adapted. Where it is the base's own there is nothing to do.
+void take_whole_weights(Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets, Loaded& loaded) {
+  for (size_t i : targets) {
+    std::string name = kPrefix + layers[i].path + ".base_layer.weight";
+    if (!files.has(name)) continue;
+    at::Tensor weight = files.take(name, layers[i].base.weight.sizes());
+    if (at::equal(weight, layers[i].base.weight.to(weight.scalar_type()))) loaded.shared.emplace_back(name, weight);
+    else loaded.parts[i].push_back(make_replacement({weight, layers[i].base.bias}, "base_layer.weight", "base_layer.bias"));
+  }
+}
+
+// Ids for the input embedding, or for each layer that is named. An output layer with the embedding's own weight has them too.
+void take_tokens(const formats::Config& config, Files& files, const std::vector<Layer>& layers, Loaded& loaded) {
+  if (!config.has("trainable_token_indices")) return;
+  const nlohmann::json& value = config.any("trainable_token_indices");
+  auto first = std::find_if(layers.begin(), layers.end(), [](const Layer& layer) { return layer.kind == Kind::embedding; });
+  std::vector<std::pair<std::string, std::vector<int64_t>>> wanted;
+  auto ids_of = [&](const nlohmann::json& list) {
+    if (!list.is_array() || !std::all_of(list.begin(), list.end(), [](const auto& id) { return id.is_number_integer(); }))
+      config.fail("trainable_token_indices", "is no list of numbers");
+    return list.get<std::vector<int64_t>>();
+  };
+  if (value.is_object()) {
+    for (const auto& [name, list] : value.items()) wanted.emplace_back(name, ids_of(list));
+  } else if (first != layers.end()) {
+    wanted.emplace_back(first->path, ids_of(value));
+  }
+  for (const auto& [name, ids] : wanted) {
+    bool is_any = false;
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const Layer& layer = layers[i];
+      if (layer.kind != Kind::embedding || !(layer.path == name || layer.path.ends_with("." + name))) continue;
+      is_any = true;
+      for (int64_t id : ids)
+        if (id < 0 || id >= layer.base.weight.size(0))
+          config.fail("trainable_token_indices", "holds " + std::to_string(id) + ", which is no token");
+      at::Tensor which = at::tensor(ids, at::kLong);
+      const char* key = "token_adapter.trainable_tokens_delta";
+      at::Tensor rows = files.take(kPrefix + layer.path + "." + key, {static_cast<int64_t>(ids.size()), layer.base.weight.size(1)});
+      loaded.parts[i].push_back(make_tokens(which, rows, key));
+      for (size_t k = 0; k < layers.size(); ++k)
+        if (layers[k].kind == Kind::linear && layers[k].base.weight.is_alias_of(layer.base.weight))
+          loaded.parts[k].push_back(make_tokens(which, rows, ""));
+    }
+    if (!is_any) config.fail("trainable_token_indices", "names \"" + name + "\", which is no embedding of the model");
+  }
+}
+
+}  // namespace
+
+void take_extras(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets,
+                 Loaded& loaded) {
+  take_copies(config, files, layers, loaded);
+  take_biases(config, files, layers, targets, loaded);
+  take_whole_weights(files, layers, targets, loaded);
+  take_tokens(config, files, layers, loaded);
+}
+
+}  // namespace tenon::adapters

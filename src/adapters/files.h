@@ -1,0 +1,42 @@
+// The tensors of an adapter's file. Each is taken once by its name; at the end nothing may be left over.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "formats/directory.h"
+#include "formats/safetensors.h"
+
+namespace tenon::adapters {
+
+inline constexpr const char* kPrefix = "base_model.model.";  // before the path of a layer of the base model
+
+class Files {
+ public:
+  // adapter_model.safetensors; refuses pickles, and names that a compiled wrapper left.
+  explicit Files(const formats::Directory& directory);
+  // The same of tensors that are no file yet.
+  explicit Files(std::map<std::string, at::Tensor> tensors) : tensors_(std::move(tensors)) {}
+
+  bool has(const std::string& name) const;
+  // In f32 (f64 stays), with memory of its own. Refuses a tensor that is missing, of another shape, or not finite.
+  at::Tensor take(const std::string& name, at::IntArrayRef sizes);
+  at::Tensor take_any_shape(const std::string& name);
+  void refuse_rest() const;
+
+ private:
+  std::vector<std::string> names() const;
+  std::optional<std::vector<int64_t>> sizes(const std::string& name) const;  // nothing: there is none of that name
+  at::Tensor copy(const std::string& name) const;
+
+  std::optional<formats::Safetensors> file_;
+  std::map<std::string, at::Tensor> tensors_;
+  std::set<std::string> taken_;
+};
+
+}  // namespace tenon::adapters

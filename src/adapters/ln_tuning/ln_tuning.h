@@ -1,0 +1,10 @@
+// LN tuning: norms with weights of their own. There is nothing to configure, and nothing to compute besides.
+#pragma once
+
+#include "adapters/method.h"
+
+namespace tenon::adapters {
+
+Loaded load_ln_tuning(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets);
+
+}  // namespace tenon::adapters

@@ -1,0 +1,32 @@
+// LoHa: the weight's change is the elementwise product of two low-rank matrices.
+#pragma once
+
+#include "adapters/method.h"
+#include "adapters/targets.h"
+
+namespace tenon::adapters {
+
+// What LoHa and LoKr have in common.
+struct LycorisConfig {
+  explicit LycorisConfig(const formats::Config& config);
+  int64_t rank(const std::string& path) const { return static_cast<int64_t>(ranks.of(path, static_cast<double>(r))); }
+  double scale(const std::string& path) const { return alphas.of(path, alpha) / static_cast<double>(rank(path)); }
+
+  int64_t r;
+  double alpha;
+  bool effective_conv;
+  Patterns ranks, alphas;
+};
+
+// Over the places of a kernel: out[p, q, k, l] = sum t[i, j, k, l] a[i, p] b[j, q].
+at::Tensor over_kernel(const at::Tensor& t, const at::Tensor& a, const at::Tensor& b);
+
+// One of the two matrices; `t` undefined: a times b.
+struct LohaFactor {
+  at::Tensor a, b, t;
+  at::Tensor product() const;
+};
+PartPointer make_loha(LohaFactor first, LohaFactor second, double scale);
+Loaded load_loha(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets);
+
+}  // namespace tenon::adapters

@@ -1,0 +1,40 @@
+#include <cmath>
+
+#include "adapters/lora/lora.h"
+#include "base/error.h"
+
+namespace tenon::adapters {
+
+namespace {
+
+// Ways to begin that change the base's weights: the file is right only beside a base that was changed in the same way.
+void check_start(const formats::Config& config) {
+  if (!config.has("init_lora_weights")) return;
+  const nlohmann::json& value = config.any("init_lora_weights");
+  if (value.is_boolean() || value == "gaussian" || value == "orthogonal" || value == "eva") return;
+  config.fail("init_lora_weights",
+              value.dump() + " changes the weights of the base; save the adapter as plain LoRA (path_initial_model_for_weight_conversion)");
+}
+
+}  // namespace
+
+LoraConfig::LoraConfig(const formats::Config& config)
+    : r(config.integer_or("r", 8, 1, 1 << 16)),
+      alpha(config.number_or("lora_alpha", 8, -1e9, 1e9)),
+      dropout(config.number_or("lora_dropout", 0, 0, 1)),
+      rslora(config.boolean_or("use_rslora", false)),
+      dora(config.boolean_or("use_dora", false)),
+      bias_on_b(config.boolean_or("lora_bias", false)),
+      ranks(config, "rank_pattern"),
+      alphas(config, "alpha_pattern") {
+  check_start(config);
+  if (dora && bias_on_b) config.fail("lora_bias", "does not go with use_dora");
+  config.boolean_or("fan_in_fan_out", false);  // how a weight lies is the layer's own knowledge
+}
+
+double LoraConfig::scale(const std::string& path) const {
+  double a = alphas.of(path, alpha), rank = static_cast<double>(this->rank(path));
+  return rslora ? a / std::sqrt(rank) : a / rank;
+}
+
+}  // namespace tenon::adapters

@@ -1,0 +1,184 @@
+#include "adapters/low_rank.h"
+
+#include <c10/util/BFloat16.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "bridge/parallel.h"
+
+namespace tenon::adapters {
+
+namespace {
+
+#pragma GCC diagnostic ignored "-Wpsabi"  // of functions that are always inlined
+#define TENON_WIDE __attribute__((target_clones("avx512f", "avx2,fma", "default")))
+#define TENON_INLINE [[gnu::always_inline]] inline
+
+constexpr int64_t kTokens = 8;   // at a time
+constexpr int64_t kBlock = 128;  // inputs that are summed on their own, so that errors do not grow with their number
+
+// One by one, since g++ drops the size of a vector that depends on a template's argument.
+template <int kLanes>
+struct Lanes;
+#define TENON_LANES(count)                                                  \
+  template <>                                                               \
+  struct Lanes<count> {                                                     \
+    using Type = float __attribute__((vector_size(count * 4), aligned(4))); \
+  };
+TENON_LANES(2)
+TENON_LANES(4)
+TENON_LANES(8)
+TENON_LANES(16)
+#undef TENON_LANES
+template <>
+struct Lanes<1> {
+  using Type = float;
+};
+
+template <int kLanes>
+TENON_INLINE typename Lanes<kLanes>::Type load(const float* from) {
+  return *reinterpret_cast<const typename Lanes<kLanes>::Type*>(from);
+}
+
+template <int kLanes>
+TENON_INLINE void add_to(float* to, typename Lanes<kLanes>::Type what) {
+  *reinterpret_cast<typename Lanes<kLanes>::Type*>(to) += what;
+}
+
+// Ranks [0, kLanes) of a, whose rows are `rank` long: sums[t][0..] += x[t] a.
+template <int kLanes, int kCount>
+TENON_INLINE void reduce(const float* x, int64_t inputs, const float* a, int64_t rank, float* sums) {
+  using V = typename Lanes<kLanes>::Type;
+  for (int64_t block = 0; block < inputs; block += kBlock) {
+    V even[kCount] = {}, odd[kCount] = {};
+    int64_t k = block, end = std::min(inputs, block + kBlock);
+    for (; k + 2 <= end; k += 2) {
+      V first = load<kLanes>(a + k * rank), second = load<kLanes>(a + (k + 1) * rank);
+#pragma GCC unroll 8
+      for (int t = 0; t < kCount; ++t) {
+        even[t] += first * x[t * inputs + k];
+        odd[t] += second * x[t * inputs + k + 1];
+      }
+    }
+    if (k < end) {
+      V last = load<kLanes>(a + k * rank);
+#pragma GCC unroll 8
+      for (int t = 0; t < kCount; ++t) even[t] += last * x[t * inputs + k];
+    }
+#pragma GCC unroll 8
+    for (int t = 0; t < kCount; ++t) add_to<kLanes>(sums + t * rank, even[t] + odd[t]);
+  }
+}
+
+// Outputs [0, kVectors * kLanes): y[t] += outer * sum over ranks of sums[t] b. Many vectors for one token, since rows of b are read once;
+// one vector for many tokens.
+template <int kLanes, int kVectors, int kCount>
+TENON_INLINE void spread(const float* sums, int64_t rank, const float* b, int64_t b_stride, const float* outer, float* y, int64_t outputs) {
+  using V = typename Lanes<kLanes>::Type;
+  V out[kVectors][kCount] = {};
+  for (int64_t r = 0; r < rank; ++r)
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+      V row = load<kLanes>(b + r * b_stride + v * kLanes);
+#pragma GCC unroll 8
+      for (int t = 0; t < kCount; ++t) out[v][t] += row * sums[t * rank + r];
+    }
+#pragma GCC unroll 16
+  for (int v = 0; v < kVectors; ++v)
+#pragma GCC unroll 8
+    for (int t = 0; t < kCount; ++t)
+      add_to<kLanes>(y + t * outputs + v * kLanes, outer ? out[v][t] * load<kLanes>(outer + v * kLanes) : out[v][t]);
+}
+
+struct Numbers {
+  const float *a, *b, *middle, *outer;
+  int64_t rank, b_stride;
+  float scale;
+};
+
+template <int kCount>
+TENON_INLINE void add_tokens(const Numbers& n, const float* x, int64_t inputs, float* y, int64_t outputs, float* sums) {
+  std::fill(sums, sums + kCount * n.rank, 0.f);
+  int64_t r = 0;
+  for (; r + 16 <= n.rank; r += 16) reduce<16, kCount>(x, inputs, n.a + r, n.rank, sums + r);
+  if (r + 8 <= n.rank) reduce<8, kCount>(x, inputs, n.a + r, n.rank, sums + r), r += 8;
+  if (r + 4 <= n.rank) reduce<4, kCount>(x, inputs, n.a + r, n.rank, sums + r), r += 4;
+  if (r + 2 <= n.rank) reduce<2, kCount>(x, inputs, n.a + r, n.rank, sums + r), r += 2;
+  if (r < n.rank) reduce<1, kCount>(x, inputs, n.a + r, n.rank, sums + r);
+  for (int t = 0; t < kCount; ++t)
+    for (int64_t i = 0; i < n.rank; ++i) sums[t * n.rank + i] *= n.middle ? n.middle[i] * n.scale : n.scale;
+  int64_t o = 0;
+  auto outer = [&] { return n.outer ? n.outer + o : nullptr; };
+  constexpr int kVectors = kCount == 1 ? 16 : 2;
+  for (; o + 16 * kVectors <= outputs; o += 16 * kVectors)
+    spread<16, kVectors, kCount>(sums, n.rank, n.b + o, n.b_stride, outer(), y + o, outputs);
+  for (; o + 16 <= outputs; o += 16) spread<16, 1, kCount>(sums, n.rank, n.b + o, n.b_stride, outer(), y + o, outputs);
+  for (; o < outputs; ++o) spread<1, 1, kCount>(sums, n.rank, n.b + o, n.b_stride, outer(), y + o, outputs);
+}
+
+TENON_WIDE void add_block(const Numbers& n, const float* x, int64_t inputs, float* y, int64_t outputs, float* sums) {
+  add_tokens<kTokens>(n, x, inputs, y, outputs, sums);
+}
+TENON_WIDE void add_one(const Numbers& n, const float* x, int64_t inputs, float* y, int64_t outputs, float* sums) {
+  add_tokens<1>(n, x, inputs, y, outputs, sums);
+}
+TENON_WIDE void widen(const c10::BFloat16* from, float* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    uint32_t bits = static_cast<uint32_t>(from[i].x) << 16;
+    std::memcpy(to + i, &bits, sizeof bits);
+  }
+}
+TENON_WIDE void narrow(const float* from, c10::BFloat16* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] = from[i];
+}
+
+void add(const Numbers& n, const float* x, int64_t inputs, float* y, int64_t outputs, int64_t tokens, float* sums) {
+  int64_t t = 0;
+  for (; t + kTokens <= tokens; t += kTokens) add_block(n, x + t * inputs, inputs, y + t * outputs, outputs, sums);
+  for (; t < tokens; ++t) add_one(n, x + t * inputs, inputs, y + t * outputs, outputs, sums);
+}
+
+}  // namespace
+
+bool has_low_rank(at::ScalarType type) { return type == at::kFloat || type == at::kBFloat16; }
+
+void add_low_rank(const std::vector<LowRankJob>& jobs, at::ScalarType type, int64_t inputs, int64_t outputs) {
+  struct Piece {
+    const LowRankJob* job;
+    int64_t first, count;
+  };
+  std::vector<Piece> pieces;
+  for (const LowRankJob& job : jobs)
+    for (int64_t t = 0; t < job.tokens; t += kTokens) pieces.push_back({&job, t, std::min(kTokens, job.tokens - t)});
+  bridge::parallel_for(0, static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
+    std::vector<float> sums, wide_x, wide_y;
+    for (int64_t i = begin; i < end; ++i) {
+      const auto& [job, first, count] = pieces[static_cast<size_t>(i)];
+      const LowRank& what = job->what;
+      auto data = [](const at::Tensor& t) { return t.defined() ? t.const_data_ptr<float>() : nullptr; };
+      Numbers n{data(what.a),
+                data(what.b),
+                data(what.middle),
+                data(what.outer),
+                what.a.size(1),
+                what.b.stride(0),
+                static_cast<float>(what.scale)};
+      sums.resize(static_cast<size_t>(kTokens * n.rank));
+      if (type == at::kFloat) {
+        add(n, static_cast<const float*>(job->x) + first * inputs, inputs, static_cast<float*>(job->y) + first * outputs, outputs, count,
+            sums.data());
+        continue;
+      }
+      const auto* x = static_cast<const c10::BFloat16*>(job->x) + first * inputs;
+      auto* y = static_cast<c10::BFloat16*>(job->y) + first * outputs;
+      wide_x.resize(static_cast<size_t>(kTokens * inputs)), wide_y.resize(static_cast<size_t>(kTokens * outputs));
+      widen(x, wide_x.data(), count * inputs);
+      widen(y, wide_y.data(), count * outputs);
+      add(n, wide_x.data(), inputs, wide_y.data(), outputs, count, sums.data());
+      narrow(wide_y.data(), y, count * outputs);
+    }
+  });
+}
+
+}  // namespace tenon::adapters

@@ -1,0 +1,29 @@
+#include <cmath>
+
+#include "adapters/oft/oft.h"
+#include "base/error.h"
+
+namespace tenon::adapters {
+
+Loaded load_oft(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets) {
+  OftConfig oft(config);
+  Loaded out;
+  for (size_t i : targets) {
+    const Layer& layer = layers[i];
+    if (layer.kind != Kind::linear && layer.kind != Kind::conv2d) refuse_layer(layer, "OFT");
+    if (layer.kind == Kind::conv2d && layer.base.weight.size(2) * layer.base.weight.size(3) != 1)
+      throw UserError(ErrorCode::adapter,
+                      layer.path + ": OFT on a kernel larger than 1 x 1 has no meaning that forward and merge agree on");
+    std::string name = kPrefix + layer.path + ".oft_R.weight";
+    at::Tensor upper = files.take_any_shape(name);
+    auto elements = upper.dim() == 2 ? upper.size(1) : 0;
+    auto size = static_cast<int64_t>(std::lround((1 + std::sqrt(1 + 8 * static_cast<double>(elements))) / 2));
+    bool fits = upper.dim() == 2 && size * (size - 1) / 2 == elements && layer.inputs() % size == 0 &&
+                upper.size(0) == (oft.shares_block ? 1 : layer.inputs() / size);
+    if (!fits) throw UserError(ErrorCode::adapter, "adapter_model.safetensors: the blocks of \"" + name + "\" do not fit the layer");
+    out.parts[i] = {make_oft(upper, layer.inputs(), oft)};
+  }
+  return out;
+}
+
+}  // namespace tenon::adapters

@@ -1,0 +1,63 @@
+#include <ATen/ops/eye.h>
+#include <ATen/ops/index_put.h>
+#include <ATen/ops/linalg_solve.h>
+#include <ATen/ops/triu_indices.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/TensorOperators.h>
+
+#include <cmath>
+
+#include "adapters/oft/oft.h"
+
+namespace tenon::adapters {
+
+namespace {
+
+class Oft : public PartOf<Oft, Turn> {
+ public:
+  Oft(at::Tensor upper, int64_t inputs, const OftConfig& config) : upper_(std::move(upper)), inputs_(inputs), config_(config) {}
+
+  std::vector<Slot> slots() override { return {{"oft_R.weight", &upper_}}; }
+  // The blocks' turns.
+  at::Tensor ready(const Layer&, double) const override {
+    auto size = static_cast<int64_t>(std::lround((1 + std::sqrt(1 + 8 * static_cast<double>(upper_.size(1)))) / 2));
+    at::Tensor places = at::triu_indices(size, size, 1);
+    at::Tensor q = at::zeros({upper_.size(0), size * size}, upper_.options()).index_copy(1, places[0] * size + places[1], upper_);
+    q = q.view({-1, size, size});
+    at::Tensor blocks = turns_of(q - q.transpose(1, 2));
+    return config_.shares_block ? blocks.expand({inputs_ / size, size, size}) : blocks;
+  }
+
+ protected:
+  at::Tensor turned(const at::Tensor& x, const at::Tensor& ready) const override { return turn_blocks(x, ready); }
+
+ private:
+  // Of a skew matrix Q: I + 2Q + 2Q^2 + ... + Q^(last), or exactly (I - Q)(I + Q)^-1, which turns the other way.
+  at::Tensor turns_of(const at::Tensor& q) const {
+    at::Tensor one = at::eye(q.size(1), q.options());
+    if (!config_.uses_series) return at::linalg_solve(one + q, one - q, /*left=*/false);
+    at::Tensor out = one.expand_as(q);
+    if (config_.terms == 1) return out;
+    out = out + 2 * q;
+    if (config_.terms == 2) return out;
+    at::Tensor power = q.matmul(q);
+    out = out + 2 * power;
+    for (int64_t i = 3; i < config_.terms - 1; ++i) {
+      power = power.matmul(q);
+      out = out + 2 * power;
+    }
+    return out + power.matmul(q);
+  }
+
+  at::Tensor upper_;
+  int64_t inputs_;
+  OftConfig config_;
+};
+
+}  // namespace
+
+PartPointer make_oft(at::Tensor upper, int64_t inputs, const OftConfig& config) {
+  return std::make_shared<Oft>(std::move(upper), inputs, config);
+}
+
+}  // namespace tenon::adapters

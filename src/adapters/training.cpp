@@ -1,0 +1,180 @@
+#include "adapters/training.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/TensorOperators.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "base/error.h"
+
+namespace tenon::adapters {
+
+namespace {
+
+// A tensor over a piece of another's memory; autograd knows nothing of it.
+at::Tensor piece_of(const at::Tensor& whole, int64_t first, at::IntArrayRef sizes) {
+  at::NoGradGuard no_grad;
+  at::Tensor out = at::empty({0}, whole.options());
+  std::vector<int64_t> strides(sizes.size(), 1);
+  for (size_t i = sizes.size(); i-- > 1;) strides[i - 1] = strides[i] * sizes[i];
+  return out.set_(whole.storage(), first, sizes, strides);
+}
+
+class HandOut : public torch::autograd::PostAccumulateGradHook {
+ public:
+  explicit HandOut(std::vector<at::Tensor> parts) : parts_(std::move(parts)) {}
+  void operator()(const torch::autograd::Variable& whole) override {
+    at::NoGradGuard no_grad;
+    at::Tensor grad = whole.grad();
+    if (!grad.defined()) return;
+    int64_t first = 0;
+    for (at::Tensor& part : parts_) {
+      at::Tensor piece = grad.narrow(0, first, part.numel()).view(part.sizes());
+      first += part.numel();
+      if (part.grad().defined()) part.mutable_grad().add_(piece);
+      else part.mutable_grad() = piece;
+    }
+    const_cast<at::Tensor&>(whole).mutable_grad() = at::Tensor();
+  }
+
+ private:
+  std::vector<at::Tensor> parts_;
+};
+
+// Copies of all tensors; what is one tensor in two parts stays one.
+void settle(Adapter& adapter) {
+  std::vector<std::pair<at::Tensor, at::Tensor>> known;
+  for (auto& parts : adapter.parts)
+    for (PartPointer& part : parts) {
+      auto old = part->tensors();
+      auto twin = std::find_if(known.begin(), known.end(),
+                               [&](const auto& pair) { return old[0].first.empty() && pair.first.is_alias_of(old[0].second); });
+      if (twin != known.end()) {
+        part = part->with({twin->second});
+        continue;
+      }
+      part = part->settled();
+      auto now = part->tensors();
+      for (size_t i = 0; i < old.size(); ++i) known.emplace_back(old[i].second, now[i].second);
+    }
+}
+
+constexpr int64_t kLeast = 2;  // sizes 0 and 1 would be programs of their own
+
+}  // namespace
+
+Flat::Flat() : whole_(at::zeros({kLeast}, at::kFloat)) {}
+
+void Flat::lay_out(const std::vector<at::Tensor>& parts) {
+  at::NoGradGuard no_grad;
+  int64_t count = 0;
+  for (const at::Tensor& part : parts) count += part.numel();
+  int64_t room = std::max(whole_.numel(), static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count))));
+  at::Tensor memory = at::zeros({room}, at::kFloat);
+  parts_.clear();
+  int64_t first = 0;
+  for (const at::Tensor& part : parts) {
+    parts_.push_back(piece_of(memory, first, part.sizes()));
+    parts_.back().copy_(part);
+    parts_.back().requires_grad_();
+    first += part.numel();
+  }
+  whole_.set_data(memory);
+  whole_.requires_grad_();
+  torch::autograd::impl::set_post_acc_grad_hooks(whole_, std::make_unique<HandOut>(parts_));
+}
+
+Training::Training(const std::vector<Layer>& layers) {
+  for (const Layer& layer : layers) {
+    auto twin = std::find_if(layers.data(), &layer, [&](const Layer& other) { return other.base.weight.is_alias_of(layer.base.weight); });
+    flat_of_.push_back(twin == &layer ? flats_.size() : flat_of_[static_cast<size_t>(twin - layers.data())]);
+    if (twin == &layer) flats_.emplace_back();
+  }
+}
+
+std::vector<at::Tensor> Training::wholes() const {
+  std::vector<at::Tensor> out;
+  for (size_t flat : flat_of_) out.push_back(flats_[flat].whole());
+  return out;
+}
+
+std::vector<std::string> Training::names() const {
+  std::vector<std::string> out;
+  for (const auto& [name, leaves] : leaves_) out.push_back(name);
+  return out;
+}
+
+std::vector<AdapterPointer> Training::train(const std::vector<AdapterPointer>& wanted, const std::vector<AdapterPointer>& before,
+                                            const std::vector<Layer>& layers) {
+  for (const AdapterPointer& adapter : wanted)
+    for (const auto& parts : adapter->parts)
+      for (const PartPointer& part : parts)
+        for (const auto& [name, tensor] : part->tensors())
+          if (tensor.scalar_type() != at::kFloat)
+            throw UserError(ErrorCode::adapter, "the adapter \"" + adapter->name + "\" is not f32, which alone trains");
+  // Those that trained keep what they learnt, in memory of their own.
+  std::vector<std::shared_ptr<Adapter>> out;
+  for (const AdapterPointer& adapter : before) {
+    auto settled = std::make_shared<Adapter>(*adapter);
+    settled->trained.clear();
+    settle(*settled);
+    out.push_back(std::move(settled));
+  }
+  leaves_.clear();
+  std::vector<std::shared_ptr<Adapter>> training;
+  for (const AdapterPointer& adapter : wanted) {
+    auto known = std::find_if(out.begin(), out.end(), [&](const auto& other) { return other->name == adapter->name; });
+    if (known == out.end()) known = out.insert(out.end(), std::make_shared<Adapter>(*adapter));
+    training.push_back(*known);
+    training.back()->trained.assign(layers.size(), {});
+    leaves_[adapter->name];
+  }
+  struct Place {
+    at::Tensor tensor;
+    int64_t first;
+  };
+  std::vector<std::vector<Place>> places(flats_.size());
+  std::vector<int64_t> ends(flats_.size(), 0);
+  for (size_t i = 0; i < layers.size(); ++i)
+    for (const auto& adapter : training)
+      for (const PartPointer& part : adapter->parts[i]) {
+        auto tensors = part->tensors();
+        size_t flat = flat_of_[i];
+        auto twin = std::find_if(places[flat].begin(), places[flat].end(),
+                                 [&](const Place& place) { return place.tensor.is_same(tensors[0].second); });
+        bool is_shared = tensors[0].first.empty() && twin != places[flat].end();
+        adapter->trained[i].push_back(is_shared ? twin->first : ends[flat]);
+        for (const auto& [name, tensor] : tensors) {
+          if (is_shared) continue;
+          places[flat].push_back({tensor, ends[flat]});
+          ends[flat] += tensor.numel();
+        }
+      }
+  for (size_t flat = 0; flat < flats_.size(); ++flat) {
+    std::vector<at::Tensor> tensors;
+    for (const Place& place : places[flat]) tensors.push_back(place.tensor);
+    flats_[flat].lay_out(tensors);
+  }
+  for (size_t i = 0; i < layers.size(); ++i)
+    for (const auto& adapter : training)
+      for (size_t k = 0; k < adapter->parts[i].size(); ++k) {
+        PartPointer& part = adapter->parts[i][k];
+        const auto& known = places[flat_of_[i]];
+        auto place = std::find_if(known.begin(), known.end(), [&](const Place& p) { return p.first == adapter->trained[i][k]; });
+        std::vector<at::Tensor> pieces;
+        for (const auto& [name, tensor] : part->tensors()) {
+          const at::Tensor& leaf = flats_[flat_of_[i]].parts()[static_cast<size_t>(place++ - known.begin())];
+          if (!name.empty()) leaves_[adapter->name].emplace_back(layers[i].path + "." + name, leaf);
+          pieces.push_back(leaf.detach());
+        }
+        part = part->with(pieces);
+      }
+  return {out.begin(), out.end()};
+}
+
+}  // namespace tenon::adapters

@@ -1,0 +1,54 @@
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <ATen/TensorOperators.h>
+
+#include <cmath>
+
+#include "adapters/vera/vera.h"
+
+namespace tenon::adapters {
+
+namespace {
+
+class Vera : public PartOf<Vera> {
+ public:
+  explicit Vera(VeraTensors t) : t_(std::move(t)) {}
+
+  std::vector<Slot> slots() override { return {{"vera_lambda_b", &t_.lambda_b}, {"vera_lambda_d", &t_.lambda_d}}; }
+  at::Tensor finish(const at::Tensor& y, const at::Tensor& x, const at::Tensor&, const Layer& layer, double factor) const override {
+    at::Tensor inner = at::linear(x.to(t_.a.scalar_type()), t_.a.narrow(1, 0, layer.inputs())) * t_.lambda_d;
+    at::Tensor added = at::linear(inner, t_.b.narrow(0, 0, layer.outputs())) * t_.lambda_b;
+    return (y + added * factor).to(y.scalar_type());
+  }
+  std::optional<LowRank> low_rank(const Layer& layer, double factor) const override {
+    if (t_.a.scalar_type() != at::kFloat || t_.lambda_b.scalar_type() != at::kFloat) return {};
+    return LowRank{t_.a.t().narrow(0, 0, layer.inputs()), t_.b.t(), t_.lambda_d, t_.lambda_b, factor};
+  }
+  Base merged(const Layer& layer, double factor) const override {
+    at::Tensor a = t_.a.narrow(1, 0, layer.inputs()) * t_.lambda_d.unsqueeze(1),
+               b = t_.b.narrow(0, 0, layer.outputs()) * t_.lambda_b.unsqueeze(1);
+    at::Tensor delta = b.matmul(a) * factor;
+    if (layer.kind == Kind::turned_linear) delta = delta.t();
+    return {layer.base.weight + delta.to(layer.base.weight.scalar_type()), layer.base.bias};
+  }
+
+ private:
+  VeraTensors t_;
+};
+
+}  // namespace
+
+std::pair<at::Tensor, at::Tensor> make_projections(const VeraConfig& config, int64_t inputs, int64_t outputs) {
+  at::Generator generator = at::detail::createCPUGenerator(static_cast<uint64_t>(config.key));
+  auto draw = [&](int64_t rows, int64_t columns) {
+    double bound = std::sqrt(6.0 / static_cast<double>(columns));
+    return at::empty({rows, columns}, at::kFloat).uniform_(-bound, bound, generator);
+  };
+  at::Tensor a = draw(config.r, inputs);
+  return {a, draw(outputs, config.r)};
+}
+
+PartPointer make_vera(VeraTensors tensors) { return std::make_shared<Vera>(std::move(tensors)); }
+
+}  // namespace tenon::adapters

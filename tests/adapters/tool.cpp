@@ -1,0 +1,177 @@
+// Runs the operations of a bank on a base and two adapters, and writes what each call gives: tests/adapters_py compares it with PEFT.
+#include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/TensorOperators.h>
+#include <tenon/adapters.h>
+#include <tenon/control.h>
+
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+#include "base/error.h"
+#include "formats/directory.h"
+#include "formats/safetensors.h"
+#include "formats/safetensors_writer.h"
+#include "models/weights.h"
+
+using namespace tenon;
+
+namespace {
+
+at::Tensor read_input(const std::string& path) {
+  formats::Directory directory(std::filesystem::path(path).parent_path().string());
+  formats::Safetensors file(std::make_shared<const formats::MappedFile>(directory.map(std::filesystem::path(path).filename().string())));
+  formats::TensorView view = file.tensor(0);
+  at::Tensor out = at::empty(view.shape, *models::scalar_type(view.dtype));
+  std::memcpy(out.data_ptr(), view.data.data(), view.data.size());
+  return out;
+}
+
+using Outputs = std::map<std::string, at::Tensor>;
+
+void write_outputs(const Outputs& outputs, const std::string& path) {
+  std::vector<formats::TensorView> views;
+  for (const auto& [name, tensor] : outputs)
+    views.push_back({name,
+                     models::file_type(tensor.scalar_type()),
+                     tensor.sizes().vec(),
+                     {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}});
+  formats::write_safetensors(formats::Directory(path), "outputs.safetensors", views, formats::Metadata{{"format", "pt"}});
+}
+
+const std::vector<std::string> kBoth = {"adapter_1", "adapter_2"};
+const std::vector<std::string> kMixed = {kBase, "adapter_1", "adapter_2", "adapter_1"};
+
+// Everything that no gradient is asked for.
+template <class F>
+void infer(F& compiled, Bank& bank, const at::Tensor& input, const std::vector<std::string>& directories, const std::string& out,
+           Outputs& outputs) {
+  at::NoGradGuard no_grad;
+  auto take = [&](const std::string& name) { outputs["out." + name] = compiled(input).clone(); };
+  for (int i = 0; i < 4; ++i) take("base");
+  Rows base = bank.rows({kBase, kBase, kBase, kBase});
+  for (int i = 0; i < 4; ++i) compiled(input, base);  // another set of arguments
+  size_t graphs = stats().graphs, recorded = stats().recorded;
+  for (size_t i = 0; i < kBoth.size(); ++i) bank.load(kBoth[i], directories[i]);
+  take("loaded");
+  for (const std::string& name : kBoth) {
+    bank.use(name);
+    take(name);
+  }
+  {
+    auto off = bank.disable();
+    take("disabled");
+  }
+  take("enabled");
+  try {
+    bank.use(kBoth);
+    take("both");
+  } catch (const UserError& error) {
+    std::printf("%s\n", error.what());
+  }
+  outputs["out.mixed"] = compiled(input, bank.rows(kMixed)).clone();
+  // A row does not depend on who is beside it.
+  outputs["out.beside"] = compiled(input, bank.rows({"adapter_2", "adapter_1", kBase, "adapter_1"})).clone();
+  bank.use("adapter_1");
+  try {
+    bank.merge({"adapter_1"});
+    take("merged_1");
+    bank.unmerge();
+  } catch (const UserError& error) {
+    std::printf("%s\n", error.what());
+  }
+  take("unmerged_1");
+  try {
+    bank.set_scale("adapter_1", 0);
+    take("scaled_0");
+    bank.set_scale("adapter_1", 1);
+  } catch (const UserError& error) {
+    std::printf("%s\n", error.what());
+  }
+  for (const std::string& name : kBoth) bank.save(name, out + "/" + name);
+  bank.remove("adapter_1");
+  take("removed");
+  bank.load("adapter_1", directories[1]);
+  bank.use("adapter_1");
+  take("swapped");
+  bank.load("adapter_1", directories[0]);
+  std::printf("inference: recorded %zu graphs %zu\n", stats().recorded - recorded, stats().graphs - graphs);
+}
+
+template <class F>
+void train(F& compiled, Bank& bank, const at::Tensor& input, Outputs& outputs) {
+  at::AutoGradMode grad(true);
+  auto take = [&](const std::string& kind, const std::vector<std::string>& names, auto&&... rows) {
+    bank.train(names);
+    at::Tensor loss = compiled(input, rows...).pow(2).sum() / 1000;
+    loss.backward();
+    for (const std::string& name : names)
+      for (const NamedTensor& parameter : bank.parameters(name))
+        outputs[kind + "." + name + "." + parameter.key()] = parameter.value().grad().contiguous().clone();
+  };
+  for (int i = 0; i < 4; ++i) {
+    take("grad", kBoth);
+    take("grad", kBoth, bank.rows(kMixed));
+  }
+  size_t graphs = stats().graphs, recorded = stats().recorded;
+  for (const std::string& name : kBoth) {
+    bank.use(name);
+    take("grad", {name});
+  }
+  take("mixed_grad", kBoth, bank.rows(kMixed));
+  bank.train({});
+  std::printf("training: recorded %zu graphs %zu\n", stats().recorded - recorded, stats().graphs - graphs);
+  at::NoGradGuard no_grad;
+  outputs["out.trained"] = compiled(input, bank.rows(kMixed)).clone();
+}
+
+// load BASE ADAPTER: what is said to it.
+int load(char** arguments) {
+  auto model = load_model(arguments[0]);
+  Bank bank(model);
+  bank.load("good", arguments[1]);
+  std::printf("loaded\n");
+  return 0;
+}
+
+// combine BASE INPUT ADAPTER_1 ADAPTER_2 OUT TYPE WEIGHT_1 WEIGHT_2 DENSITY SIGN: a weighted sum, and what it gives.
+int combine(char** arguments) {
+  at::NoGradGuard no_grad;
+  auto model = load_model(arguments[0]);
+  at::Tensor input = read_input(arguments[1]);
+  Bank bank(model);
+  for (size_t i = 0; i < kBoth.size(); ++i) bank.load(kBoth[i], arguments[2 + i]);
+  at::manual_seed(7);
+  bank.combine("sum", {{kBoth[0], std::atof(arguments[6])}, {kBoth[1], std::atof(arguments[7])}},
+               {.type = arguments[5], .density = std::atof(arguments[8]), .majority_sign = arguments[9]});
+  bank.use("sum");
+  std::string out = arguments[4];
+  std::filesystem::create_directories(out);
+  write_outputs({{"out", model->forward(input)}}, out);
+  bank.save("sum", out + "/sum");
+  return 0;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) try {
+  if (count == 4 && std::string(arguments[1]) == "load") return load(arguments + 2);
+  if (count == 12 && std::string(arguments[1]) == "combine") return combine(arguments + 2);
+  if (count < 6) return std::fprintf(stderr, "usage: adapters_tool BASE INPUTS ADAPTER_1 ADAPTER_2 OUT [BACKEND]\n"), 2;
+  std::string out = arguments[5];
+  std::filesystem::create_directories(out);
+  auto model = load_model(arguments[1]);
+  at::Tensor input = read_input(arguments[2]);
+  Bank bank(model);
+  auto compiled = compile(model, {.backend = count > 6 ? arguments[6] : "eager", .fullgraph = true});
+  Outputs outputs;
+  infer(compiled, bank, input, {arguments[3], arguments[4]}, out, outputs);
+  train(compiled, bank, input, outputs);
+  write_outputs(outputs, out);
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}

@@ -1,0 +1,95 @@
+"""Banks beside the real PEFT: tests/adapters_py/conftest.py makes the goldens, tests/adapters/tool.cpp runs the operations."""
+import json
+import os
+import subprocess
+
+import peft
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from conftest import CASES, ROWS
+
+TOOL = os.environ["TENON_ADAPTERS_TOOL"]
+BACKENDS = ("eager", "native")
+
+
+@pytest.fixture(scope="session")
+def run(goldens, tmp_path_factory):
+    """What the tool wrote and said for a case, run once."""
+    known = {}
+
+    def get(case, backend):
+        if (case, backend) not in known:
+            out = tmp_path_factory.mktemp(case)
+            family = CASES[case][0]
+            command = [TOOL, goldens / "base" / family, goldens / "inputs" / f"{family}.safetensors", goldens / case / "adapter_1",
+                       goldens / case / "adapter_2", out, backend]
+            known[case, backend] = out, subprocess.run(list(map(str, command)), capture_output=True, text=True)
+        out, done = known[case, backend]
+        assert done.returncode == 0, done.stderr
+        return load_file(out / "outputs.safetensors"), done.stdout, out
+    return get
+
+
+def compare(got, expected, what):
+    """f32 beside f64: a hundred roundings of the largest number."""
+    worst = (got.double() - expected.double()).abs().max().item()
+    assert worst <= 2e-5 * max(1e-3, expected.abs().max().item()), f"{what}: {worst}"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("case", CASES)
+def test_outputs(goldens, run, case, backend):
+    """A1, A2, A3, A4: every operation gives what PEFT gives."""
+    got, _, _ = run(case, backend)
+    expected = load_file(goldens / case / "expected.safetensors")
+    expected |= {"out.loaded": expected["out.base"], "out.enabled": expected["out.adapter_2"], "out.scaled_0": expected["out.base"],
+                 "out.removed": expected["out.base"], "out.swapped": expected["out.adapter_2"], "out.trained": expected["out.mixed"]}
+    if "dora" in case or any(field in str(CASES[case]) for field in ("modules_to_save", "trainable_token", "'bias'")):
+        del expected["out.scaled_0"]  # the scale is not all that the adapter changes
+    if case == "lora_embedding":
+        del expected["out.merged_1"]  # the head has the same weight: PEFT's merged model is another function than its adapter
+    assert ("out.merged_1" in got) == ("out.merged_1" in expected)
+    assert ("out.both" in got) == ("out.both" in expected)
+    for name in expected:
+        if name.startswith("out.") and (name in got or name != "out.scaled_0"):
+            compare(got[name], expected[name], name)
+    assert torch.equal(got["out.unmerged_1"], got["out.adapter_1"]) and torch.equal(got["out.disabled"], got["out.base"])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("case", CASES)
+def test_no_recompile(run, case, backend):
+    """A6: after the first calls nothing is recorded and no graph is built."""
+    _, said, _ = run(case, backend)
+    assert said.splitlines()[-2:] == ["inference: recorded 0 graphs 0", "training: recorded 0 graphs 0"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("case", CASES)
+def test_rows_alone(run, case, backend):
+    """R12: a row is bit-equal whoever is beside it."""
+    got, _, _ = run(case, backend)
+    assert torch.equal(got["out.mixed"][1], got["out.beside"][1]) and torch.equal(got["out.mixed"][3], got["out.beside"][3])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("case", CASES)
+def test_gradients(goldens, run, case, backend):
+    """A1, A4, A8: gradients of every parameter, of one adapter alone and of both in one batch."""
+    got, _, _ = run(case, backend)
+    expected = {k: v for k, v in load_file(goldens / case / "expected.safetensors").items() if "grad." in k}
+    assert {k for k in got if "grad." in k} == set(expected)
+    for name, value in expected.items():
+        compare(got[name], value, name)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_saved(goldens, run, case):
+    """A7: what we save is PEFT's file, byte by byte, and its configuration."""
+    _, _, out = run(case, "eager")
+    for name in ("adapter_1", "adapter_2"):
+        theirs, ours = goldens / case / name, out / name
+        assert (ours / "adapter_model.safetensors").read_bytes() == (theirs / "adapter_model.safetensors").read_bytes()
+        assert json.loads((ours / "adapter_config.json").read_text()) == json.loads((theirs / "adapter_config.json").read_text())

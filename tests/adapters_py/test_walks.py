@@ -1,0 +1,46 @@
+"""Long sequences of operations, and threads: tests/adapters/walk.cpp and threads.cpp, over the adapters of the goldens."""
+import os
+import pathlib
+import subprocess
+
+import peft
+import pytest
+import torch
+
+from conftest import CASES, seed
+
+TOOLS = pathlib.Path(os.environ["TENON_ADAPTERS_TOOL"]).parent
+OPERATIONS = os.environ.get("TENON_WALK_OPERATIONS", "1000")
+
+
+@pytest.fixture(scope="session")
+def directories(goldens):
+    """All adapters for one base, of all methods, and LoRA of ranks from 1 to 64."""
+    import transformers
+    base = transformers.LlamaForCausalLM.from_pretrained(goldens / "base/llama")
+    for rank in (1, 2, 3, 7, 16, 33, 64):
+        name = f"rank{rank}"
+        seed(name)
+        model = peft.get_peft_model(base, peft.LoraConfig(r=rank, target_modules=["q_proj", "v_proj", "up_proj"], init_lora_weights=False), adapter_name=name)
+        model.save_pretrained(goldens / "ranks", selected_adapters=[name])
+        base = model.unload()
+    cases = [goldens / case / adapter for case in CASES if CASES[case][0] == "llama" for adapter in ("adapter_1", "adapter_2")]
+    return list(map(str, cases + sorted((goldens / "ranks").glob("rank*"))))
+
+
+def test_walk(goldens, directories):
+    """A6, R8, R10: random operations of all methods; no answer is stale, nothing is recorded."""
+    done = subprocess.run([TOOLS / "adapters_walk", goldens / "base/llama", OPERATIONS, "1", *directories], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    words = dict(zip(*[iter(done.stdout.split("\n")[-2].split())] * 2))
+    assert words["wrong"] == words["recorded"] == words["graphs"] == "0", done.stdout
+    assert int(words["calls"]) > int(OPERATIONS) // 4
+
+
+def test_threads(goldens):
+    """A3: calls go on while adapters are loaded, replaced and removed."""
+    seconds = os.environ.get("TENON_THREADS_SECONDS", "5")
+    done = subprocess.run([TOOLS / "adapters_threads", goldens / "base/llama", seconds, goldens / "lora/adapter_1", goldens / "dora/adapter_1",
+                           goldens / "oft/adapter_1"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.split()[-1] == "0"
