@@ -21,6 +21,10 @@
 
 namespace tenon {
 
+namespace adapters {
+class Host;
+}
+
 inline constexpr const char* kBase = "__base__";  // a row without an adapter
 
 // How adapters are put together; the names are PEFT's.
@@ -32,8 +36,8 @@ struct Combination {
   std::optional<double> svd_clamp;      // a quantile
 };
 
-// Several banks may exist, one a model. All of it may be called from any thread, while calls run: a call sees the adapters as they
-// were when it began.
+// Sits on a model of load_model. Several banks may exist, one a model. All of it may be called from any thread, while calls run: a call
+// sees the adapters as they were when it began.
 class Bank {
  public:
   explicit Bank(std::shared_ptr<Model> model);
@@ -75,14 +79,15 @@ class Bank {
   };
   [[nodiscard]] Disabled disable() { return Disabled(*this); }
 
-  // Writes the adapters into the base's weights; unmerge puts the old bits back. While something is merged, calls that are given no
-  // rows use none besides.
+  // Writes the adapters into the base's weights; unmerge puts the old bits back. Meanwhile rows may name the base alone. No call may
+  // run while weights change.
   void merge(const std::vector<std::string>& names);
   void unmerge();
   // Writes them into the weights for good, and takes all adapters away.
   void merge_and_unload(const std::vector<std::string>& names);
 
  private:
+  explicit Bank(std::unique_ptr<adapters::Host> host);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -30,6 +30,7 @@ class NamedTensor {
 
 // Which adapter each row of a batch uses; tenon::Bank makes them.
 struct Rows {
+  explicit Rows(at::Tensor rows) : entries(std::move(rows)) {}
   at::Tensor entries;  // int64 [batch]
   template <class F>
   auto visit(F&& f) {
@@ -107,17 +108,8 @@ class Model : public Module {
 
  protected:
   virtual at::Tensor compute(const at::Tensor& input, const at::Tensor& mask, const at::Tensor& types) = 0;
-  // While it lives, layers of this model find their rows. Every call begins with one.
-  class Call {
-   public:
-    Call(const Model& model, const Rows* rows);
-    ~Call();
-    Call(const Call&) = delete;
-    Call& operator=(const Call&) = delete;
-
-   private:
-    at::Tensor before_;
-  };
+  // Rows that a call is given, or those of calls that are given none.
+  const at::Tensor& rows_or_standard(const Rows* rows) const { return rows ? rows->entries : rows_; }
 
  private:
   friend std::shared_ptr<Model> load_model(const std::string&, std::optional<at::ScalarType>);

@@ -54,52 +54,71 @@ void Acting::add_set(const Entry& entry, const at::Tensor& trained) {
   sets_.push_back(std::move(set));
 }
 
+bool Acting::uses_base() const {
+  for (const Set& set : sets_)
+    for (const Acts& acts : set)
+      if (acts.part->uses_base(layer_)) return true;
+  return false;
+}
+
 // One row as parts are given it; all rows if they have one set.
-at::Tensor Acting::rows_of(const at::Tensor& batch, int64_t first, int64_t count) const {
+at::Tensor Acting::row_of(const at::Tensor& batch, int64_t i) const {
   if (is_one_) return batch;
-  return layer_.kind == Kind::conv2d ? batch.narrow(0, first, count) : batch.select(0, first);
+  return layer_.kind == Kind::conv2d ? batch.narrow(0, i, 1) : batch.select(0, i);
+}
+
+// The layer with what stands in the place of its own tensors.
+Layer Acting::seen_by(const Set& set, bool* has_weight) const {
+  Layer seen = layer_;
+  for (const Acts& acts : set) {
+    auto replaced = acts.part->replaced();
+    if (!replaced) continue;
+    if (replaced->weight.defined()) seen.base.weight = replaced->weight, *has_weight = true;
+    if (replaced->bias.defined()) seen.base.bias = replaced->bias;
+  }
+  return seen;
 }
 
 std::vector<at::Tensor> Acting::ready_of(const Set& set, bool of_turns) const {
+  bool has_weight = false;
+  Layer seen = seen_by(set, &has_weight);
   std::vector<at::Tensor> out;
-  for (const Acts& acts : set)
-    out.push_back(acts.part->turns() == of_turns && !acts.part->turns_weight(layer_) ? acts.part->ready(layer_, acts.factor)
-                                                                                     : at::Tensor());
+  for (const Acts& acts : set) {
+    bool is_turn = acts.part->turns() && !acts.part->turns_weight(layer_);
+    bool is_wanted = is_turn ? of_turns || has_weight : !of_turns && !acts.part->turns_weight(layer_);
+    out.push_back(is_wanted ? acts.part->ready(seen, acts.factor) : at::Tensor());
+  }
   return out;
 }
 
 at::Tensor Acting::turn_row(const Set& set, const std::vector<at::Tensor>& ready, at::Tensor x) const {
-  for (size_t i = 0; i < set.size(); ++i)
-    if (const Part& part = *set[i].part; part.turns() && !part.turns_weight(layer_) && !part.turns_in_reverse())
-      x = part.turn(x, ready[i], layer_);
-  for (size_t i = set.size(); i-- > 0;)
-    if (const Part& part = *set[i].part; part.turns() && !part.turns_weight(layer_) && part.turns_in_reverse())
-      x = part.turn(x, ready[i], layer_);
+  auto turn = [&](size_t i, bool in_reverse) {
+    const Part& part = *set[i].part;
+    if (part.turns() && !part.turns_weight(layer_) && part.turns_in_reverse() == in_reverse) x = part.turn(x, ready[i], layer_);
+  };
+  for (size_t i = 0; i < set.size(); ++i) turn(i, false);
+  for (size_t i = set.size(); i-- > 0;) turn(i, true);
   return x;
 }
 
 at::Tensor Acting::finish_row(const Set& set, const std::vector<at::Tensor>& ready, at::Tensor y, const at::Tensor& x) const {
-  Layer seen = layer_;
   bool is_new = false;
-  for (const Acts& acts : set) {
-    auto replaced = acts.part->replaced();
-    if (!replaced) continue;
-    if (replaced->weight.defined()) seen.base = *replaced, is_new = true;
-    else if (is_new) seen.base.bias = replaced->bias;
-    else y = (y + layer_.along_outputs(replaced->bias - seen.base.bias)).to(y.scalar_type()), seen.base.bias = replaced->bias;
-  }
-  auto fold = [&](const Part& part, double factor, bool in_reverse) {
-    if (part.turns_weight(layer_) && part.turns_in_reverse() == in_reverse) seen.base = part.merged(seen, factor), is_new = true;
+  Layer seen = seen_by(set, &is_new);
+  if (!is_new && seen.base.bias.defined() && !seen.base.bias.is_same(layer_.base.bias))
+    y = (y + layer_.along_outputs(seen.base.bias - layer_.base.bias)).to(y.scalar_type());
+  auto fold = [&](const Acts& acts, bool in_reverse) {
+    if (acts.part->turns_weight(layer_) && acts.part->turns_in_reverse() == in_reverse)
+      seen.base = acts.part->merged(seen, acts.factor), is_new = true;
   };
-  for (const Acts& acts : set) fold(*acts.part, acts.factor, true);
-  for (auto acts = set.rbegin(); acts != set.rend(); ++acts) fold(*acts->part, acts->factor, false);
-  if (is_new) y = seen.run(x).to(y.scalar_type());
+  for (const Acts& acts : set) fold(acts, true);
+  for (auto acts = set.rbegin(); acts != set.rend(); ++acts) fold(*acts, false);
+  if (is_new) y = seen.run(turn_row(set, ready, x)).to(y.scalar_type());
   for (size_t i = 0; i < set.size(); ++i) y = set[i].part->finish(y, x, ready[i], seen, set[i].factor);
   return y;
 }
 
 template <class F>
-at::Tensor Acting::row_by_row(const at::Tensor& like, F&& each) const {
+at::Tensor Acting::row_by_row(F&& each) const {
   std::vector<at::Tensor> rows;
   for (const Run& run : runs_)
     for (int64_t i = run.first; i < (is_one_ ? 1 : run.first + run.count); ++i) rows.push_back(each(run.set, i));
@@ -110,13 +129,13 @@ at::Tensor Acting::row_by_row(const at::Tensor& like, F&& each) const {
 at::Tensor Acting::turned(const at::Tensor& x) const {
   std::vector<std::vector<at::Tensor>> ready;
   for (const Set& set : sets_) ready.push_back(ready_of(set, /*of_turns=*/true));
-  return row_by_row(x, [&](size_t set, int64_t i) { return turn_row(sets_[set], ready[set], rows_of(x, i, 1)); });
+  return row_by_row([&](size_t set, int64_t i) { return turn_row(sets_[set], ready[set], row_of(x, i)); });
 }
 
 at::Tensor Acting::finished(const at::Tensor& y, const at::Tensor& x) const {
   std::vector<std::vector<at::Tensor>> ready;
   for (const Set& set : sets_) ready.push_back(ready_of(set, /*of_turns=*/false));
-  return row_by_row(y, [&](size_t set, int64_t i) { return finish_row(sets_[set], ready[set], rows_of(y, i, 1), rows_of(x, i, 1)); });
+  return row_by_row([&](size_t set, int64_t i) { return finish_row(sets_[set], ready[set], row_of(y, i), row_of(x, i)); });
 }
 
 // Whether the run's parts are all sums of low rank; `jobs` are those of first parts, second parts, ...
@@ -150,18 +169,19 @@ void Acting::write_rows(at::Tensor& to, W&& is_wanted, F&& row) const {
   }
   if (rows.empty()) return;
   auto write = [&](size_t set, int64_t i) {
-    at::Tensor place = rows_of(to, i, 1), out = row(set, i, place);
+    at::Tensor place = row_of(to, i), out = row(set, i, place);
     if (!out.is_same(place)) place.copy_(out);
   };
   if (is_one_) return write(rows[0].first, rows[0].second);
   std::exception_ptr failed;
   std::mutex mutex;
-  // Always so, since a product on one thread may round otherwise than the same one on two.
-  bridge::parallel_for(0, static_cast<int64_t>(rows.size()), 1, [&](int64_t begin, int64_t end) {
+  // Always in a parallel loop, even for one row: a product on one thread may round otherwise than the same one on two.
+  auto count = static_cast<int64_t>(rows.size());
+  bridge::parallel_for(0, std::max<int64_t>(count, 2), 1, [&](int64_t begin, int64_t end) {
     at::AutoDispatchBelowAutograd below;
     at::NoGradGuard no_grad;
     try {
-      for (int64_t k = begin; k < end; ++k) write(rows[static_cast<size_t>(k)].first, rows[static_cast<size_t>(k)].second);
+      for (int64_t k = begin; k < std::min(end, count); ++k) write(rows[static_cast<size_t>(k)].first, rows[static_cast<size_t>(k)].second);
     } catch (...) {
       std::lock_guard lock(mutex);
       failed = std::current_exception();
@@ -181,11 +201,12 @@ at::Tensor Acting::turn(const at::Tensor& x) const {
   at::Tensor out = x.clone(at::MemoryFormat::Contiguous);
   write_rows(
       out, [&](const Run& run) { return turns[run.set]; },
-      [&](size_t set, int64_t i, const at::Tensor&) { return turn_row(sets_[set], ready[set], rows_of(x, i, 1)); });
+      [&](size_t set, int64_t i, const at::Tensor&) { return turn_row(sets_[set], ready[set], row_of(x, i)); });
   return out;
 }
 
 void Acting::finish(at::Tensor& y, const at::Tensor& x) const {
+  if (y.numel() == 0) return;
   std::vector<std::vector<LowRankJob>> jobs;
   std::vector<std::optional<std::vector<at::Tensor>>> ready(sets_.size());
   auto is_wanted = [&](const Run& run) {
@@ -195,7 +216,7 @@ void Acting::finish(at::Tensor& y, const at::Tensor& x) const {
     return true;
   };
   write_rows(y, is_wanted,
-             [&](size_t set, int64_t i, const at::Tensor& row) { return finish_row(sets_[set], *ready[set], row, rows_of(x, i, 1)); });
+             [&](size_t set, int64_t i, const at::Tensor& row) { return finish_row(sets_[set], *ready[set], row, row_of(x, i)); });
   for (const auto& some : jobs) add_low_rank(some, y.scalar_type(), layer_.inputs(), layer_.outputs());
 }
 

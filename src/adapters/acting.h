@@ -14,6 +14,7 @@ class Acting {
 
   bool acts() const { return acts_; }
   bool turns() const { return turns_; }
+  bool uses_base() const;
   // New tensors; autograd can follow.
   at::Tensor turned(const at::Tensor& x) const;
   at::Tensor finished(const at::Tensor& y, const at::Tensor& x) const;
@@ -34,10 +35,11 @@ class Acting {
   using Set = std::vector<Acts>;
 
   void add_set(const Entry& entry, const at::Tensor& trained);
-  // `each` is given a row's set and its rows of all tensors.
+  // `each` is given a row's set and its place.
   template <class F>
-  at::Tensor row_by_row(const at::Tensor& like, F&& each) const;
-  at::Tensor rows_of(const at::Tensor& batch, int64_t first, int64_t count) const;
+  at::Tensor row_by_row(F&& each) const;
+  at::Tensor row_of(const at::Tensor& batch, int64_t i) const;
+  Layer seen_by(const Set& set, bool* has_weight) const;
   at::Tensor turn_row(const Set& set, const std::vector<at::Tensor>& ready, at::Tensor x) const;
   at::Tensor finish_row(const Set& set, const std::vector<at::Tensor>& ready, at::Tensor y, const at::Tensor& x) const;
   std::vector<at::Tensor> ready_of(const Set& set, bool of_turns) const;

@@ -1,16 +1,16 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
-#include <ATen/ops/zeros.h>
 #include <tenon/adapters.h>
-#include <tenon/family.h>
 
 #include <algorithm>
-#include <atomic>
+#include <cmath>
 
 #include "adapters/combine.h"
 #include "adapters/directory.h"
+#include "adapters/host.h"
 #include "adapters/table.h"
 #include "adapters/training.h"
 #include "base/error.h"
@@ -26,25 +26,6 @@ namespace {
 void check_name(const std::string& name) {
   if (name.empty() || name == kBase || name.find('.') != std::string::npos)
     refuse("an adapter cannot be called \"" + name + "\": a name has no dot, and " + kBase + " is the base");
-}
-
-// All layers that an adapter can sit on, each with its module.
-void find_layers(Module& module, const std::string& path, std::vector<Layer>& layers, std::vector<Module*>& modules) {
-  std::optional<Layer> layer;
-  if (auto* linear = dynamic_cast<Linear*>(&module)) {
-    bool is_turned = linear->stored() == Linear::Stored::input_first;
-    layer = {path, is_turned ? Kind::turned_linear : Kind::linear, {linear->weight, linear->bias}};
-  } else if (auto* embedding = dynamic_cast<Embedding*>(&module)) {
-    layer = {path, Kind::embedding, {embedding->weight, {}}};
-  } else if (auto* conv = dynamic_cast<Conv2d*>(&module)) {
-    layer = {path, Kind::conv2d, {conv->weight, conv->bias}, conv->stride(), conv->padding()};
-  } else if (auto* norm = dynamic_cast<LayerNorm*>(&module)) {
-    layer = {path, Kind::layer_norm, {norm->weight, norm->bias}, 1, 0, norm->epsilon()};
-  } else if (auto* rms = dynamic_cast<RmsNorm*>(&module)) {
-    layer = {path, Kind::rms_norm, {rms->weight, {}}, 1, 0, rms->epsilon()};
-  }
-  if (layer) layers.push_back(*layer), modules.push_back(&module);
-  for (const auto& [name, child] : module.children()) find_layers(*child, path.empty() ? name : path + "." + name, layers, modules);
 }
 
 constexpr size_t kNone = SIZE_MAX;
@@ -80,6 +61,8 @@ size_t add_entry(Table& table, std::vector<AdapterPointer> adapters) {
   return static_cast<size_t>(free - table.entries.begin());
 }
 
+void free_entry(Entry& entry) { entry = {{}, static_cast<uint16_t>(entry.generation + 1), /*is_free=*/true}; }
+
 // Whether adapters may act together on one row.
 void check_together(const std::vector<AdapterPointer>& adapters, const std::vector<Layer>& layers) {
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -99,6 +82,20 @@ void check_together(const std::vector<AdapterPointer>& adapters, const std::vect
   }
 }
 
+// Whether the merged weights are the function that the adapters are together: turns and sums do not go through each other.
+void check_merge(const std::vector<AdapterPointer>& adapters, const std::vector<Layer>& layers) {
+  for (size_t i = 0; i < adapters.size(); ++i)
+    for (size_t k = 0; k < i; ++k)
+      if (adapters[i] == adapters[k]) refuse("the adapter \"" + adapters[i]->name + "\" is named twice");
+  for (size_t i = 0; i < layers.size(); ++i) {
+    size_t count = 0, sums = 0;
+    for (const AdapterPointer& adapter : adapters)
+      for (const PartPointer& part : adapter->parts[i]) ++count, sums += part->has_scale();
+    bool has_several = std::count_if(adapters.begin(), adapters.end(), [&](const AdapterPointer& a) { return !a->parts[i].empty(); }) > 1;
+    if (has_several && sums != count) refuse(layers[i].path + ": these adapters merged are another function than both at once");
+  }
+}
+
 // In all entries.
 void replace(Table& table, const AdapterPointer& adapter) {
   for (Entry& entry : table.entries)
@@ -109,16 +106,19 @@ void replace(Table& table, const AdapterPointer& adapter) {
 }  // namespace
 
 struct Bank::Impl {
-  // The rows of calls that are given none follow from what is used, disabled and merged.
+  // What calls without rows use follows from what is used, disabled and merged.
   void set_standard() {
-    int64_t row = 0;
-    if (disabled == 0 && merged.empty() && !used.empty())
-      core->change([&](Table& table) {
-        size_t entry = find_entry(table, used);
+    core->change([&](Table& table) {
+      size_t entry = 0;
+      if (disabled == 0 && merged.empty() && !used.empty()) {
+        entry = find_entry(table, used);
         if (entry == kNone) entry = add_entry(table, find_all(table, used));
-        row = row_of(entry, table.entries[entry].generation);
-      });
-    std::atomic_ref<int64_t>(*standard.data_ptr<int64_t>()).store(row);
+      }
+      for (size_t i = 1; i < table.entries.size(); ++i)  // no rows name several
+        if (i != entry && table.entries[i].adapters.size() > 1) free_entry(table.entries[i]);
+      table.standard = entry;
+      table.is_merged = !merged.empty();
+    });
   }
 
   void refuse_in_use(const std::string& name) const {
@@ -137,6 +137,7 @@ struct Bank::Impl {
     at::NoGradGuard no_grad;
     std::vector<AdapterPointer> adapters = find_all(*core->table(), names);
     check_together(adapters, core->layers());
+    check_merge(adapters, core->layers());
     std::vector<Kept> changes;  // a weight, and what it becomes
     auto change = [&](const Layer& layer, const at::Tensor& place, const at::Tensor& value) {
       if (!place.defined()) return;
@@ -156,16 +157,13 @@ struct Bank::Impl {
       change(layer, layer.base.bias, changed.base.bias);
     }
     std::erase_if(changes, [](const Kept& same) { return same.bits.is_same(same.place); });
-    for (auto& [place, value] : changes) {
-      kept.push_back({place, place.clone()});
-      place.copy_(value);
-    }
+    for (const Kept& change : changes) kept.push_back({change.place, change.place.clone()});
+    for (auto& [place, value] : changes) place.copy_(value);
     merged = names;
     set_standard();
   }
 
-  std::shared_ptr<Model> model;
-  std::vector<Module*> modules;
+  std::unique_ptr<Host> host;
   std::shared_ptr<Core> core;
   at::Tensor standard;
   mutable std::mutex mutex;  // over what follows
@@ -178,23 +176,19 @@ struct Bank::Impl {
   std::vector<Kept> kept;  // of weights before the merge
 };
 
-Bank::Bank(std::shared_ptr<Model> model) : impl_(std::make_unique<Impl>()) {
-  if (*model->bank() != 0) refuse("the model has a bank already");
-  impl_->model = std::move(model);
-  std::vector<Layer> layers;
-  find_layers(*impl_->model, "", layers, impl_->modules);
+Bank::Bank(std::unique_ptr<Host> host) : impl_(std::make_unique<Impl>()) {
+  std::vector<Layer> layers = host->layers();
   impl_->training = std::make_unique<Training>(layers);
   impl_->core = make_core(std::move(layers));
-  impl_->standard = at::zeros({1}, at::kLong);
-  auto trained = impl_->training->wholes();
-  for (size_t i = 0; i < impl_->modules.size(); ++i)
-    impl_->modules[i]->set_seam({impl_->core->number(), static_cast<int64_t>(i), trained[i]});
-  impl_->model->set_bank(impl_->core->number(), impl_->standard, std::move(trained));
+  impl_->standard = at::full({1}, kStandard, at::kLong);
+  host->attach(impl_->core->number(), impl_->standard, impl_->training->wholes());
+  impl_->host = std::move(host);
 }
 
+Bank::Bank(std::shared_ptr<Model> model) : Bank(make_host(std::move(model))) {}
 Bank::~Bank() {
-  for (Module* module : impl_->modules) module->set_seam({});
-  impl_->model->set_bank(0, {}, {});
+  if (!impl_->merged.empty()) unmerge();
+  impl_->host->detach();
 }
 
 void Bank::load(const std::string& name, const std::string& directory) {
@@ -205,8 +199,7 @@ void Bank::load(const std::string& name, const std::string& directory) {
   impl_->core->change([&](Table& table) {
     if (find_entry(table, {name}) == kNone) add_entry(table, {adapter});
     else replace(table, adapter);
-    for (const Entry& entry : table.entries) check_together(entry.adapters, impl_->core->layers());
-    check_together(find_all(table, impl_->used), impl_->core->layers());  // they may have no entry while adapters are disabled
+    check_together(find_all(table, impl_->used), impl_->core->layers());
   });
 }
 
@@ -236,7 +229,7 @@ void Bank::remove(const std::string& name) {
   impl_->core->change([&](Table& table) {
     for (Entry& entry : table.entries)
       if (std::any_of(entry.adapters.begin(), entry.adapters.end(), [&](const AdapterPointer& a) { return a->name == name; }))
-        entry = {{}, entry.generation + 1, /*is_free=*/true};
+        free_entry(entry);
   });
 }
 
@@ -251,6 +244,7 @@ std::vector<std::string> Bank::names() const {
 void Bank::set_scale(const std::string& name, double factor) {
   impl_->core->change([&](Table& table) {
     auto changed = std::make_shared<Adapter>(*find_adapter(table, name));
+    if (!std::isfinite(factor)) refuse("a scale is a finite number");
     if (!changed->has_scale()) refuse("the adapter \"" + name + "\" is of a method without a scale");
     changed->factor = factor;
     replace(table, changed);
@@ -263,9 +257,9 @@ Rows Bank::rows(const std::vector<std::string>& names) const {
   for (size_t i = 0; i < names.size(); ++i) {
     size_t entry = names[i] == kBase ? 0 : find_entry(*table, {names[i]});
     if (entry == kNone) refuse("no adapter is called \"" + names[i] + "\"");
-    out.data_ptr<int64_t>()[i] = row_of(entry, table->entries[entry].generation);
+    out.data_ptr<int64_t>()[i] = impl_->core->row_of(*table, entry);
   }
-  return {out};
+  return Rows(out);
 }
 
 void Bank::use(const std::vector<std::string>& names) {
@@ -332,7 +326,7 @@ void Bank::merge_and_unload(const std::vector<std::string>& names) {
   impl_->used.clear();
   impl_->set_standard();
   impl_->core->change([&](Table& table) {
-    for (size_t i = 1; i < table.entries.size(); ++i) table.entries[i] = {{}, table.entries[i].generation + 1, /*is_free=*/true};
+    for (size_t i = 1; i < table.entries.size(); ++i) free_entry(table.entries[i]);
   });
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/ops/bernoulli.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/clamp.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/linalg_svd.h>
 #include <ATen/ops/ones_like.h>
@@ -140,6 +141,9 @@ nlohmann::json union_of(const std::vector<nlohmann::json>& configs, const char* 
   }
   if (any_text && any_list)
     refuse(std::string("adapters cannot be combined whose ") + field + " is a list for one and an expression for another");
+  if (any_text &&
+      std::all_of(configs.begin(), configs.end(), [&](const nlohmann::json& config) { return config[field] == configs[0][field]; }))
+    return configs[0][field];  // "all-linear", say
   if (any_text) return pattern;
   return any_list ? nlohmann::json(names) : nlohmann::json();
 }
@@ -205,7 +209,9 @@ AdapterPointer combine_lora(const std::string& name, const std::vector<Weighted>
     rank = mix.is_cat() ? rank + most : std::max(rank, most);
     for (const auto& [key, tensor] : found) {
       if (key.find(".lora_") != std::string::npos) continue;
-      if (!tensors.emplace(key, tensor).second) refuse("two of the adapters have a copy of \"" + key + "\"; copies have no weighted sum");
+      auto [known, is_new] = tensors.emplace(key, tensor);
+      if (!is_new && !at::equal(known->second, tensor))
+        refuse("two of the adapters have a copy of \"" + key + "\"; copies have no weighted sum");
     }
   }
   if (mix.is_svd() && how.svd_rank > 0) rank = how.svd_rank;

@@ -94,7 +94,13 @@ AdapterPointer make_adapter(const std::string& name, const std::string& text, Fi
   adapter->parts.resize(layers.size());
   for (auto& [i, parts] : loaded.parts) adapter->parts[i] = std::move(parts);
   for (auto& [i, parts] : own.parts)
-    for (PartPointer& part : parts) adapter->parts[i].push_back(part->settled());
+    for (PartPointer& part : parts) {
+      auto tensors = part->tensors();
+      for (const auto& [tensor_name, tensor] : tensors)
+        if (tensor.scalar_type() != tensors[0].second.scalar_type())
+          throw UserError(ErrorCode::adapter, "adapter_model.safetensors: tensors of " + layers[i].path + " are of different types");
+      adapter->parts[i].push_back(part->settled());
+    }
   adapter->shared = std::move(loaded.shared);
   adapter->shared.insert(adapter->shared.end(), own.shared.begin(), own.shared.end());
   return adapter;

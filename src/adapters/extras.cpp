@@ -4,6 +4,8 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <cctype>
+#include <set>
 
 #include "adapters/replace.h"
 #include "base/error.h"
@@ -40,6 +42,7 @@ void take_copies(const formats::Config& config, Files& files, const std::vector<
       const Layer& layer = layers[i];
       if (!is_within(layer.path, name)) continue;
       is_any = true;
+      if (!loaded.parts[i].empty()) continue;  // by another name
       std::string at = kPrefix + layer.path + ".";
       Base base{files.take(at + "weight", layer.base.weight.sizes()), {}};
       if (layer.base.bias.defined()) base.bias = files.take(at + "bias", layer.base.bias.sizes());
@@ -71,8 +74,10 @@ void take_whole_weights(Files& files, const std::vector<Layer>& layers, const st
     std::string name = kPrefix + layers[i].path + ".base_layer.weight";
     if (!files.has(name)) continue;
     at::Tensor weight = files.take(name, layers[i].base.weight.sizes());
-    if (at::equal(weight, layers[i].base.weight.to(weight.scalar_type()))) loaded.shared.emplace_back(name, weight);
-    else loaded.parts[i].push_back(make_replacement({weight, layers[i].base.bias}, "base_layer.weight", "base_layer.bias"));
+    bool is_own = at::equal(weight, layers[i].base.weight.to(weight.scalar_type()));
+    loaded.shared.emplace_back(name,
+                               is_own && weight.scalar_type() == layers[i].base.weight.scalar_type() ? layers[i].base.weight : weight);
+    if (!is_own) loaded.parts[i].push_back(make_replacement({weight, {}}, "", ""));
   }
 }
 
@@ -85,7 +90,9 @@ void take_tokens(const formats::Config& config, Files& files, const std::vector<
   auto ids_of = [&](const nlohmann::json& list) {
     if (!list.is_array() || !std::all_of(list.begin(), list.end(), [](const auto& id) { return id.is_number_integer(); }))
       config.fail("trainable_token_indices", "is no list of numbers");
-    return list.get<std::vector<int64_t>>();
+    auto ids = list.get<std::vector<int64_t>>();
+    if (std::set<int64_t>(ids.begin(), ids.end()).size() != ids.size()) config.fail("trainable_token_indices", "names a token twice");
+    return ids;
   };
   if (value.is_object()) {
     for (const auto& [name, list] : value.items()) wanted.emplace_back(name, ids_of(list));

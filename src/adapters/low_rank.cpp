@@ -12,7 +12,7 @@ namespace tenon::adapters {
 namespace {
 
 #pragma GCC diagnostic ignored "-Wpsabi"  // of functions that are always inlined
-#define TENON_WIDE __attribute__((target_clones("avx512f", "avx2,fma", "default")))
+#define TENON_WIDE __attribute__((target_clones("avx512f", "fma", "default")))
 #define TENON_INLINE [[gnu::always_inline]] inline
 
 constexpr int64_t kTokens = 8;   // at a time
@@ -73,7 +73,7 @@ TENON_INLINE void reduce(const float* x, int64_t inputs, const float* a, int64_t
 
 // Outputs [0, kVectors * kLanes): y[t] += outer * sum over ranks of sums[t] b. Many vectors for one token, since rows of b are read once;
 // one vector for many tokens.
-template <int kLanes, int kVectors, int kCount>
+template <int kLanes, int kVectors, int kCount, bool kOuter>
 TENON_INLINE void spread(const float* sums, int64_t rank, const float* b, int64_t b_stride, const float* outer, float* y, int64_t outputs) {
   using V = typename Lanes<kLanes>::Type;
   V out[kVectors][kCount] = {};
@@ -87,8 +87,11 @@ TENON_INLINE void spread(const float* sums, int64_t rank, const float* b, int64_
 #pragma GCC unroll 16
   for (int v = 0; v < kVectors; ++v)
 #pragma GCC unroll 8
-    for (int t = 0; t < kCount; ++t)
-      add_to<kLanes>(y + t * outputs + v * kLanes, outer ? out[v][t] * load<kLanes>(outer + v * kLanes) : out[v][t]);
+    for (int t = 0; t < kCount; ++t) {
+      // Two statements, not one with a choice in it: the choice would be rounded otherwise for some of the tokens.
+      if constexpr (kOuter) add_to<kLanes>(y + t * outputs + v * kLanes, out[v][t] * load<kLanes>(outer + v * kLanes));
+      else add_to<kLanes>(y + t * outputs + v * kLanes, out[v][t]);
+    }
 }
 
 struct Numbers {
@@ -96,6 +99,17 @@ struct Numbers {
   int64_t rank, b_stride;
   float scale;
 };
+
+template <int kCount, bool kOuter>
+TENON_INLINE void spread_all(const Numbers& n, const float* sums, float* y, int64_t outputs) {
+  constexpr int kVectors = kCount == 1 ? 16 : 2;
+  int64_t o = 0;
+  for (; o + 16 * kVectors <= outputs; o += 16 * kVectors)
+    spread<16, kVectors, kCount, kOuter>(sums, n.rank, n.b + o, n.b_stride, kOuter ? n.outer + o : nullptr, y + o, outputs);
+  for (; o + 16 <= outputs; o += 16)
+    spread<16, 1, kCount, kOuter>(sums, n.rank, n.b + o, n.b_stride, kOuter ? n.outer + o : nullptr, y + o, outputs);
+  for (; o < outputs; ++o) spread<1, 1, kCount, kOuter>(sums, n.rank, n.b + o, n.b_stride, kOuter ? n.outer + o : nullptr, y + o, outputs);
+}
 
 template <int kCount>
 TENON_INLINE void add_tokens(const Numbers& n, const float* x, int64_t inputs, float* y, int64_t outputs, float* sums) {
@@ -108,13 +122,8 @@ TENON_INLINE void add_tokens(const Numbers& n, const float* x, int64_t inputs, f
   if (r < n.rank) reduce<1, kCount>(x, inputs, n.a + r, n.rank, sums + r);
   for (int t = 0; t < kCount; ++t)
     for (int64_t i = 0; i < n.rank; ++i) sums[t * n.rank + i] *= n.middle ? n.middle[i] * n.scale : n.scale;
-  int64_t o = 0;
-  auto outer = [&] { return n.outer ? n.outer + o : nullptr; };
-  constexpr int kVectors = kCount == 1 ? 16 : 2;
-  for (; o + 16 * kVectors <= outputs; o += 16 * kVectors)
-    spread<16, kVectors, kCount>(sums, n.rank, n.b + o, n.b_stride, outer(), y + o, outputs);
-  for (; o + 16 <= outputs; o += 16) spread<16, 1, kCount>(sums, n.rank, n.b + o, n.b_stride, outer(), y + o, outputs);
-  for (; o < outputs; ++o) spread<1, 1, kCount>(sums, n.rank, n.b + o, n.b_stride, outer(), y + o, outputs);
+  if (n.outer) spread_all<kCount, true>(n, sums, y, outputs);
+  else spread_all<kCount, false>(n, sums, y, outputs);
 }
 
 TENON_WIDE void add_block(const Numbers& n, const float* x, int64_t inputs, float* y, int64_t outputs, float* sums) {

@@ -111,6 +111,10 @@ const auto& op(const char* name) {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+void check_once() {
+  if (at::GradMode::is_enabled()) throw UserError(ErrorCode::adapter, "adapters have no second derivative (create_graph)");
+}
+
 struct TrainTurn : torch::autograd::Function<TrainTurn> {
   static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& pin, const Tensor& trained, int64_t bank, int64_t layer) {
     at::AutoDispatchBelowADInplaceOrView below;
@@ -119,6 +123,7 @@ struct TrainTurn : torch::autograd::Function<TrainTurn> {
     return op<&train_turn>("tenon::train_turn").call(x, pin, trained, bank, layer);
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
+    check_once();
     auto saved = context->get_saved_variables();
     auto [x, trained] =
         op<&train_turn_backward>("tenon::train_turn_backward")
@@ -130,12 +135,17 @@ struct TrainTurn : torch::autograd::Function<TrainTurn> {
 struct TrainFinish : torch::autograd::Function<TrainFinish> {
   static Tensor forward(AutogradContext* context, const Tensor& y, const Tensor& x, const Tensor& pin, const Tensor& trained, int64_t bank,
                         int64_t layer) {
+    const Layer& base = Core::find(bank)->layer(static_cast<size_t>(layer));
+    bool trains = base.base.weight.requires_grad() || (base.base.bias.defined() && base.base.bias.requires_grad());
+    if (trains && Acting(pin, bank, layer, y.size(0)).uses_base())
+      throw UserError(ErrorCode::adapter, base.path + " trains itself, under an adapter that would have to know of it");
     at::AutoDispatchBelowADInplaceOrView below;
     context->save_for_backward({y, x, pin, trained});
     context->saved_data["bank"] = bank, context->saved_data["layer"] = layer;
     return op<&train_finish>("tenon::train_finish").call(y, x, pin, trained, bank, layer);
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
+    check_once();
     auto saved = context->get_saved_variables();
     auto [y, x, trained] = op<&train_finish_backward>("tenon::train_finish_backward")
                                .call(grads[0], saved[0], saved[1], saved[2], saved[3], context->saved_data["bank"].toInt(),

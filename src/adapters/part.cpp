@@ -12,18 +12,21 @@
 
 namespace tenon::adapters {
 
-at::Tensor Layer::run(const at::Tensor& x) const {
+at::Tensor Layer::run(const at::Tensor& given) const {
+  at::Tensor x = given, bias = base.bias;
+  if (kind != Kind::embedding && !is_norm()) x = x.to(base.weight.scalar_type());
+  if (bias.defined()) bias = bias.to(base.weight.scalar_type());
   switch (kind) {
     case Kind::linear:
-      return at::linear(x, base.weight, base.bias);
+      return at::linear(x, base.weight, bias);
     case Kind::turned_linear:
-      return at::linear(x, base.weight.t(), base.bias);
+      return at::linear(x, base.weight.t(), bias);
     case Kind::embedding:
       return at::embedding(base.weight, x);
     case Kind::conv2d:
-      return at::conv2d(x, base.weight, base.bias, stride, padding);
+      return at::conv2d(x, base.weight, bias, stride, padding);
     case Kind::layer_norm:
-      return at::layer_norm(x, {base.weight.size(0)}, base.weight, base.bias, epsilon);
+      return at::layer_norm(x, {base.weight.size(0)}, base.weight, bias, epsilon);
     case Kind::rms_norm: {
       at::Tensor wide = x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
       return base.weight * (wide * at::rsqrt(wide.pow(2).mean(-1, true) + epsilon)).to(x.scalar_type());

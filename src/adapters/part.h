@@ -55,6 +55,8 @@ class Part {
   // True: its result is not a sum with others', so that no other part may act on the same row of its layer.
   virtual bool acts_alone() const { return false; }
   virtual bool has_scale() const { return true; }
+  // Whether its result depends on the layer's own tensors otherwise than by y.
+  virtual bool uses_base(const Layer& layer) const { return replaced().has_value() || turns_weight(layer); }
   // Tensors of the base in whose place it stands; without a weight, the bias alone.
   virtual std::optional<Base> replaced() const { return {}; }
   // What is computed once for all rows of a call, if anything; turn and finish are given it.
@@ -106,6 +108,7 @@ class Delta : public Part {
 class Turn : public Part {
  public:
   bool has_scale() const override { return false; }
+  bool uses_base(const Layer& layer) const override { return turns_weight(layer) || outputs().defined(); }
   bool turns() const override { return true; }
   bool turns_weight(const Layer& layer) const override { return layer.kind == Kind::conv2d; }
   at::Tensor turn(const at::Tensor& x, const at::Tensor& ready, const Layer& layer) const override;

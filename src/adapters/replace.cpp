@@ -15,7 +15,7 @@ class Replacement : public PartOf<Replacement> {
 
   std::vector<Slot> slots() override {
     std::vector<Slot> out;
-    if (base_.weight.defined()) out.push_back({weight_name_, &base_.weight});
+    if (base_.weight.defined() && !weight_name_.empty()) out.push_back({weight_name_, &base_.weight});
     if (base_.bias.defined()) out.push_back({bias_name_, &base_.bias});
     return out;
   }
@@ -41,7 +41,11 @@ class Tokens : public PartOf<Tokens> {
   bool acts_alone() const override { return true; }
   bool has_scale() const override { return false; }
   at::Tensor finish(const at::Tensor& y, const at::Tensor& x, const at::Tensor&, const Layer& layer, double) const override {
-    if (layer.is_linear()) return y.index_copy(-1, ids_, at::linear(x.to(rows_.scalar_type()), rows_).to(y.scalar_type()));
+    if (layer.is_linear()) {
+      at::Tensor bias = layer.base.bias;
+      if (bias.defined()) bias = bias.index_select(0, ids_).to(rows_.scalar_type());
+      return y.index_copy(-1, ids_, at::linear(x.to(rows_.scalar_type()), rows_, bias).to(y.scalar_type()));
+    }
     at::Tensor is_one = x.unsqueeze(-1).eq(ids_);
     at::Tensor ours = rows_.index_select(0, is_one.to(at::kLong).argmax(-1).flatten()).view_as(y).to(y.scalar_type());
     return at::where(is_one.any(-1, /*keepdim=*/true), ours, y);

@@ -7,7 +7,7 @@
 
 namespace tenon::adapters {
 
-// `base` without a weight: the bias alone. Names are those of the file, behind the layer's path.
+// `base` without a weight: the bias alone. Names are those of the file, behind the layer's path; a weight without a name does not train.
 PartPointer make_replacement(Base base, std::string weight_name, std::string bias_name);
 
 // Rows of an embedding; on a linear layer that has the embedding's weight, its outputs (`name` empty: they are the embedding's).

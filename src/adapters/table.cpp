@@ -1,11 +1,11 @@
 #include "adapters/table.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
-#include <atomic>
+#include <bit>
 #include <map>
+#include <utility>
 
 #include "base/error.h"
 
@@ -47,10 +47,12 @@ Register<std::weak_ptr<Core>>& cores() {
   return *all;
 }
 
-Register<TablePointer>& pins() {
-  static auto* all = new Register<TablePointer>;
+Register<std::weak_ptr<const Table>>& tables() {
+  static auto* all = new Register<std::weak_ptr<const Table>>;
   return *all;
 }
+
+constexpr size_t kOld = 16;
 
 }  // namespace
 
@@ -74,7 +76,9 @@ PartPointer over_flat(const Part& part, const at::Tensor& flat, int64_t first) {
   return part.with(tensors);
 }
 
-Core::Core(std::vector<Layer> layers) : layers_(std::move(layers)), table_(std::make_shared<const Table>()) {}
+Core::Core(std::vector<Layer> layers) : layers_(std::move(layers)), table_(copy(Table())) {}
+
+Core::~Core() { cores().drop(number_); }
 
 int64_t Core::enter(const std::shared_ptr<Core>& core) { return cores().put(core); }
 
@@ -83,35 +87,50 @@ TablePointer Core::table() const {
   return table_;
 }
 
+std::shared_ptr<Table> Core::copy(const Table& table) {
+  std::shared_ptr<Table> out(new Table(table), [](Table* gone) {
+    tables().drop(gone->number);
+    delete gone;
+  });
+  out->number = tables().put(out);
+  return out;
+}
+
 void Core::put(TablePointer table) {
+  TablePointer dropped;  // dies without the lock
   std::lock_guard lock(readers_);
-  std::swap(table_, table);
+  old_.push_back(std::exchange(table_, std::move(table)));
+  if (old_.size() <= kOld) return;
+  dropped = std::move(old_.front());
+  old_.pop_front();
+}
+
+int64_t Core::row_of(const Table& table, size_t entry) const {
+  return std::bit_cast<int64_t>(Row{static_cast<uint32_t>(entry), table.entries[entry].generation, static_cast<uint16_t>(number_)});
 }
 
 at::Tensor Core::pin(const at::Tensor& rows) {
   TablePointer now = table();
   at::Tensor given = rows.contiguous();
   int64_t count = given.numel();
+  if (count == 0) throw UserError(ErrorCode::adapter, "there are no rows");
   const int64_t* from = given.const_data_ptr<int64_t>();
   auto values = std::make_unique<int64_t[]>(static_cast<size_t>(count) + 1);
   for (int64_t i = 0; i < count; ++i) {
-    int64_t row = std::atomic_ref<int64_t>(const_cast<int64_t&>(from[i])).load();  // a bank may change its standard rows meanwhile
-    auto entry = static_cast<size_t>(row & 0xffffffff);
-    auto generation = static_cast<uint32_t>(static_cast<uint64_t>(row) >> 32);
-    if (entry >= now->entries.size() || now->entries[entry].is_free || now->entries[entry].generation != generation)
-      throw UserError(ErrorCode::adapter, "row " + std::to_string(i) + " names an adapter that was removed since the rows were made");
-    values[static_cast<size_t>(i) + 1] = static_cast<int64_t>(entry);
+    values[static_cast<size_t>(i) + 1] = static_cast<int64_t>(now->standard);
+    if (from[i] == kStandard) continue;
+    Row row = std::bit_cast<Row>(from[i]);
+    std::string which = "row " + std::to_string(i);
+    if (row.bank != static_cast<uint16_t>(number_)) throw UserError(ErrorCode::adapter, which + " is of another model's bank");
+    if (row.entry >= now->entries.size() || now->entries[row.entry].is_free || now->entries[row.entry].generation != row.generation)
+      throw UserError(ErrorCode::adapter, which + " names an adapter that was removed since the rows were made");
+    if (now->is_merged && row.entry != 0)
+      throw UserError(ErrorCode::adapter, which + " names an adapter while others are merged; unmerge them first");
+    values[static_cast<size_t>(i) + 1] = row.entry;
   }
-  int64_t number = pins().put(std::move(now));
-  values[0] = number;
-  int64_t* data = values.release();
+  values[0] = now->number;
   return at::from_blob(
-      data, {count + 1},
-      [number](void* memory) {
-        pins().drop(number);
-        delete[] static_cast<int64_t*>(memory);
-      },
-      at::kLong);
+      values.release(), {count + 1}, [now](void* memory) { delete[] static_cast<int64_t*>(memory); }, at::kLong);
 }
 
 std::shared_ptr<Core> Core::find(int64_t number) {
@@ -121,7 +140,7 @@ std::shared_ptr<Core> Core::find(int64_t number) {
 }
 
 TablePointer Core::pinned(const at::Tensor& pin) {
-  auto table = pins().find(pin.const_data_ptr<int64_t>()[0]);
+  auto table = tables().find(pin.const_data_ptr<int64_t>()[0]).lock();
   if (!table) throw InternalError("rows of a call outlived it");
   return table;
 }

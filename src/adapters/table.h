@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -31,7 +32,7 @@ PartPointer over_flat(const Part& part, const at::Tensor& flat, int64_t first);
 // What a row can name: adapters that act together, in this order. The first entry is the base.
 struct Entry {
   std::vector<AdapterPointer> adapters;
-  uint32_t generation = 0;  // counts up when the entry is taken back: rows that name it no longer fit
+  uint16_t generation = 0;  // counts up when the entry is taken back: rows that name it no longer fit
   bool is_free = false;
 
   bool acts_on(size_t layer) const;
@@ -39,17 +40,25 @@ struct Entry {
 
 struct Table {
   std::vector<Entry> entries{1};
+  size_t standard = 0;     // for calls that are given no rows
+  bool is_merged = false;  // then no other row may be named
+  int64_t number = 0;      // under which calls find it
 };
 using TablePointer = std::shared_ptr<const Table>;
 
-// Rows as numbers: the entry below, its generation above.
-inline int64_t row_of(size_t entry, uint32_t generation) { return static_cast<int64_t>(static_cast<uint64_t>(generation) << 32 | entry); }
+// Rows as numbers, so that those of another bank, or of an adapter that is gone, are known.
+struct Row {
+  uint32_t entry;
+  uint16_t generation, bank;
+};
+inline constexpr int64_t kStandard = -1;
 
 // A bank as ops see it: by its number, which stands in graphs.
 class Core {
  public:
   // `layers` are as the model has them now; their tensors may be changed in place.
   explicit Core(std::vector<Layer> layers);
+  ~Core();
 
   const std::vector<Layer>& layers() const { return layers_; }
   const Layer& layer(size_t number) const { return layers_.at(number); }
@@ -59,7 +68,7 @@ class Core {
   template <class F>
   auto change(F&& change) {
     std::lock_guard lock(writers_);
-    auto next = std::make_shared<Table>(*table());
+    auto next = copy(*table());
     if constexpr (std::is_void_v<decltype(change(*next))>) {
       change(*next);
       put(std::move(next));
@@ -70,14 +79,16 @@ class Core {
     }
   }
 
-  // Rows for one call: a number under which the table is held as long as the tensor lives, then the entries. Refuses rows whose
-  // adapter was removed.
+  int64_t row_of(const Table& table, size_t entry) const;
+  // Rows for one call: the number of the table, then the entries. Refuses rows whose adapter was removed. The table is held while the
+  // tensor lives; and while few others have come since, for calls that go on with a copy of the tensor's contents.
   at::Tensor pin(const at::Tensor& rows);
   static std::shared_ptr<Core> find(int64_t number);  // throws if the bank is gone
   static TablePointer pinned(const at::Tensor& pin);
 
  private:
   friend std::shared_ptr<Core> make_core(std::vector<Layer> layers);
+  static std::shared_ptr<Table> copy(const Table& table);   // with a number of its own
   static int64_t enter(const std::shared_ptr<Core>& core);  // its number
   void put(TablePointer table);
 
@@ -86,6 +97,7 @@ class Core {
   mutable std::mutex readers_;
   std::mutex writers_;
   TablePointer table_;
+  std::deque<TablePointer> old_;
 };
 
 std::shared_ptr<Core> make_core(std::vector<Layer> layers);  // in ops.cpp: without the ops a bank is nothing

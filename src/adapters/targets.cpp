@@ -62,7 +62,8 @@ Targets::Targets(const formats::Config& config)
     : targets_(Names::read(config, "target_modules")),
       excluded_(Names::read(config, "exclude_modules")),
       saved_(texts_or_none(config, "modules_to_save")) {
-  has_layers_ = config.has("layers_to_transform");
+  has_layers_ =
+      config.has("layers_to_transform") && !(config.any("layers_to_transform").is_array() && config.any("layers_to_transform").empty());
   if (has_layers_) {
     const nlohmann::json& value = config.any("layers_to_transform");
     constexpr int64_t kMost = 1 << 20;
@@ -92,7 +93,7 @@ bool Targets::is_layer_chosen(const std::string& path) const {
   };
   if (layer_names_.empty()) return is_chosen(R"(.*?\.[^.]*\.(\d{1,9})\.)");
   return std::any_of(layer_names_.begin(), layer_names_.end(),
-                     [&](const std::string& name) { return is_chosen(".*?\\." + name + "\\.(\\d{1,9})\\."); });
+                     [&](const std::string& name) { return is_chosen("(?:.*?\\.)?" + name + "\\.(\\d{1,9})\\."); });
 }
 
 bool Targets::is_target(const std::string& path) const {

@@ -55,10 +55,10 @@ class Targets {
   std::vector<std::string> saved_, layer_names_;
   std::vector<int64_t> layers_;
   bool has_layers_ = false;
-  std::string source_;
 };
 
-// rank_pattern and alpha_pattern: the first key, in the file's order, that matches the end of a path at a dot, or all of it.
+// rank_pattern and alpha_pattern: the first key, in the order of names in which PEFT writes them, that matches the end of a path at a dot,
+// or all of it.
 class Patterns {
  public:
   Patterns() = default;

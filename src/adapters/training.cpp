@@ -52,8 +52,10 @@ void settle(Adapter& adapter) {
   for (auto& parts : adapter.parts)
     for (PartPointer& part : parts) {
       auto old = part->tensors();
-      auto twin = std::find_if(known.begin(), known.end(),
-                               [&](const auto& pair) { return old[0].first.empty() && pair.first.is_alias_of(old[0].second); });
+      if (old.empty()) continue;
+      auto twin = std::find_if(known.begin(), known.end(), [&](const auto& pair) {
+        return old[0].first.empty() && pair.first.const_data_ptr() == old[0].second.const_data_ptr();
+      });
       if (twin != known.end()) {
         part = part->with({twin->second});
         continue;
@@ -85,6 +87,7 @@ void Flat::lay_out(const std::vector<at::Tensor>& parts) {
     first += part.numel();
   }
   whole_.set_data(memory);
+  torch::autograd::impl::bump_version(whole_);  // a backward of before is refused
   whole_.requires_grad_();
   torch::autograd::impl::set_post_acc_grad_hooks(whole_, std::make_unique<HandOut>(parts_));
 }
@@ -145,10 +148,12 @@ std::vector<AdapterPointer> Training::train(const std::vector<AdapterPointer>& w
       for (const PartPointer& part : adapter->parts[i]) {
         auto tensors = part->tensors();
         size_t flat = flat_of_[i];
+        adapter->trained[i].push_back(ends[flat]);
+        if (tensors.empty()) continue;
         auto twin = std::find_if(places[flat].begin(), places[flat].end(),
                                  [&](const Place& place) { return place.tensor.is_same(tensors[0].second); });
         bool is_shared = tensors[0].first.empty() && twin != places[flat].end();
-        adapter->trained[i].push_back(is_shared ? twin->first : ends[flat]);
+        if (is_shared) adapter->trained[i].back() = twin->first;
         for (const auto& [name, tensor] : tensors) {
           if (is_shared) continue;
           places[flat].push_back({tensor, ends[flat]});

@@ -139,6 +139,9 @@ Generator::~Generator() = default;
 Texts Generator::operator()(const Texts& prompts, const GenerateOptions& options, const OnToken& on_token) {
   generate::check(options);
   check_prompts(prompts, impl_->model->sizes(), options.max_new_tokens);
+  if (options.rows && options.rows->entries.numel() != static_cast<int64_t>(prompts.size()))
+    throw UserError(ErrorCode::generate, "there are rows for " + std::to_string(options.rows->entries.numel()) + " prompts, and " +
+                                             std::to_string(prompts.size()) + " prompts");
   Texts out(prompts.size());
   if (options.max_new_tokens == 0) return out;
   at::NoGradGuard no_grad;

@@ -10,6 +10,8 @@
 
 #include <limits>
 
+#include "models/seam.h"
+
 namespace tenon {
 
 at::Tensor split_heads(const at::Tensor& x, int64_t head_size) { return x.view({x.size(0), x.size(1), -1, head_size}).transpose(1, 2); }
@@ -60,7 +62,7 @@ at::Tensor CausalModel::compute(const at::Tensor& ids, const at::Tensor& mask, c
 }
 
 at::Tensor CausalModel::next(const at::Tensor& ids, const Places& places, const Rows* rows) {
-  Call call(*this, rows);
+  models::PinScope pin(rows_or_standard(rows), *bank(), rows != nullptr);
   return logits(hidden(ids, places).select(1, -1));
 }
 

@@ -27,7 +27,7 @@ Linear::Linear(at::Tensor weight, at::Tensor bias)
     : weight(put_parameter("weight", std::move(weight))), bias(put_parameter("bias", std::move(bias))) {}
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
-  return models::through_bank(*this, x, [&](const at::Tensor& given) {
+  return models::through_bank(seam(), x, [&](const at::Tensor& given) {
     if (stored_ == Stored::output_first) return at::linear(given, weight, bias);
     auto sizes = given.sizes().vec();
     sizes.back() = weight.size(1);
@@ -38,7 +38,7 @@ at::Tensor Linear::forward(const at::Tensor& x) const {
 Embedding::Embedding(const Weights& from, int64_t count, int64_t width)
     : weight(put_parameter("weight", from.take("weight", {count, width}))) {}
 
-at::Tensor Embedding::forward(const at::Tensor& ids) const { return models::finish(*this, ids, at::embedding(weight, ids)); }
+at::Tensor Embedding::forward(const at::Tensor& ids) const { return models::finish(seam(), ids, at::embedding(weight, ids)); }
 
 Linear tied_or_own(bool tied, const Embedding& embedding, const Weights& from) {
   return tied ? Linear(embedding.weight, {}) : Linear(from, embedding.weight.size(1), embedding.weight.size(0), /*has_bias=*/false);
@@ -50,7 +50,7 @@ LayerNorm::LayerNorm(const Weights& from, int64_t width, double epsilon)
       epsilon_(epsilon) {}
 
 at::Tensor LayerNorm::forward(const at::Tensor& x) const {
-  return models::finish(*this, x, at::layer_norm(x, {weight.size(0)}, weight, bias, epsilon_));
+  return models::finish(seam(), x, at::layer_norm(x, {weight.size(0)}, weight, bias, epsilon_));
 }
 
 RmsNorm::RmsNorm(const Weights& from, int64_t width, double epsilon)
@@ -58,7 +58,7 @@ RmsNorm::RmsNorm(const Weights& from, int64_t width, double epsilon)
 
 at::Tensor RmsNorm::forward(const at::Tensor& x) const {
   at::Tensor wide = x.to(at::kFloat);
-  return models::finish(*this, x, weight * (wide * at::rsqrt(wide.pow(2).mean(-1, true) + epsilon_)).to(x.scalar_type()));
+  return models::finish(seam(), x, weight * (wide * at::rsqrt(wide.pow(2).mean(-1, true) + epsilon_)).to(x.scalar_type()));
 }
 
 Conv2d::Conv2d(const Weights& from, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, bool has_bias)
@@ -68,7 +68,7 @@ Conv2d::Conv2d(const Weights& from, int64_t in, int64_t out, int64_t kernel, int
       padding_(padding) {}
 
 at::Tensor Conv2d::forward(const at::Tensor& x) const {
-  return models::through_bank(*this, x, [&](const at::Tensor& given) { return at::conv2d(given, weight, bias, stride_, padding_); });
+  return models::through_bank(seam(), x, [&](const at::Tensor& given) { return at::conv2d(given, weight, bias, stride_, padding_); });
 }
 
 BatchNorm::BatchNorm(const Weights& from, int64_t width)

@@ -3,11 +3,15 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
 
+#include "base/error.h"
+
 namespace tenon {
 
 namespace {
 
-thread_local at::Tensor t_pin;  // rows of the call that runs on this thread
+// Rows of the call that runs on this thread, and whose they are.
+thread_local at::Tensor t_pin;
+thread_local int64_t t_bank = 0;
 
 using BankPin = at::Tensor(const at::Tensor&, int64_t);
 using BankTurn = at::Tensor(const at::Tensor&, const at::Tensor&, int64_t, int64_t, bool);
@@ -20,43 +24,51 @@ auto find(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
 }
 
-bool meets_bank(const Module& layer) { return layer.seam().bank != 0 && t_pin.defined(); }
+[[noreturn]] void refuse_count(const Rows& rows, int64_t batch) {
+  throw UserError(ErrorCode::adapter,
+                  "there are " + std::to_string(rows.entries.numel()) + " rows for a batch of " + std::to_string(batch));
+}
+
+bool meets_bank(const Seam& seam) { return seam.bank != 0 && seam.bank == t_bank; }
 
 }  // namespace
 
-Model::Call::Call(const Model& model, const Rows* rows) : before_(t_pin) {
-  t_pin = at::Tensor();
-  if (model.bank_ == 0) return;
+namespace models {
+
+PinScope::PinScope(const at::Tensor& rows, int64_t bank, bool is_given) : before_(t_pin), bank_before_(t_bank) {
+  if (bank == 0 || (bank == t_bank && !is_given)) return;
   static const auto op = find<BankPin>("tenon::bank_pin");
-  t_pin = op.call(rows ? rows->entries : model.rows_, model.bank_);
+  t_pin = op.call(rows, bank);
+  t_bank = bank;
 }
 
-Model::Call::~Call() { t_pin = std::move(before_); }
+PinScope::~PinScope() { t_pin = std::move(before_), t_bank = bank_before_; }
+
+}  // namespace models
 
 at::Tensor Model::forward(const at::Tensor& input, const at::Tensor& mask, const at::Tensor& types) {
-  Call call(*this, nullptr);
+  models::PinScope pin(rows_, bank_, /*is_given=*/false);
   return compute(input, mask, types);
 }
 
 at::Tensor Model::forward(const at::Tensor& input, const Rows& rows, const at::Tensor& mask, const at::Tensor& types) {
-  Call call(*this, &rows);
+  if (rows.entries.numel() != input.size(0)) refuse_count(rows, input.size(0));
+  models::PinScope pin(rows.entries, bank_, /*is_given=*/true);
   return compute(input, mask, types);
 }
 
 namespace models {
 
-at::Tensor turn(const Module& layer, const at::Tensor& x) {
-  if (!meets_bank(layer)) return x;
-  const Seam& seam = layer.seam();
+at::Tensor turn(const Seam& seam, const at::Tensor& x) {
+  if (!meets_bank(seam)) return x;
   static const auto op = find<BankTurn>("tenon::bank_turn");
   static const auto train = find<TrainTurn>("tenon::train_turn");
   if (at::GradMode::is_enabled()) return train.call(x, t_pin, seam.trained, seam.bank, seam.layer);
   return op.call(x, t_pin, seam.bank, seam.layer, /*lends=*/false);
 }
 
-at::Tensor finish(const Module& layer, const at::Tensor& x, at::Tensor y) {
-  if (!meets_bank(layer)) return y;
-  const Seam& seam = layer.seam();
+at::Tensor finish(const Seam& seam, const at::Tensor& x, at::Tensor y) {
+  if (!meets_bank(seam)) return y;
   static const auto op = find<BankFinish>("tenon::bank_finish_");
   static const auto train = find<TrainFinish>("tenon::train_finish");
   if (at::GradMode::is_enabled()) return train.call(y, x, t_pin, seam.trained, seam.bank, seam.layer);

@@ -5,15 +5,29 @@
 
 namespace tenon::models {
 
-// What the layer is to compute with instead of x; x itself without a bank.
-at::Tensor turn(const Module& layer, const at::Tensor& x);
+// While it lives, layers of a bank's model find these rows on this thread. Rows that are not given by the caller, but those of calls that
+// are given none, do not count inside another scope of the same bank.
+class PinScope {
+ public:
+  PinScope(const at::Tensor& rows, int64_t bank, bool is_given);
+  ~PinScope();
+  PinScope(const PinScope&) = delete;
+  PinScope& operator=(const PinScope&) = delete;
+
+ private:
+  at::Tensor before_;
+  int64_t bank_before_;
+};
+
+// What a layer is to compute with instead of x; x itself without a bank.
+at::Tensor turn(const Seam& seam, const at::Tensor& x);
 // What adapters make of the layer's result y; y without a bank. For layers whose inputs no method turns this is all.
-at::Tensor finish(const Module& layer, const at::Tensor& x, at::Tensor y);
+at::Tensor finish(const Seam& seam, const at::Tensor& x, at::Tensor y);
 
 // What the layer computes for the rows of this call; `base` is the layer itself.
 template <class F>
-at::Tensor through_bank(const Module& layer, const at::Tensor& x, F&& base) {
-  return finish(layer, x, base(turn(layer, x)));
+at::Tensor through_bank(const Seam& seam, const at::Tensor& x, F&& base) {
+  return finish(seam, x, base(turn(seam, x)));
 }
 
 }  // namespace tenon::models

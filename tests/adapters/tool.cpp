@@ -1,46 +1,23 @@
 // Runs the operations of a bank on a base and two adapters, and writes what each call gives: tests/adapters_py compares it with PEFT.
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 #include <ATen/TensorOperators.h>
 #include <tenon/adapters.h>
 #include <tenon/control.h>
 
+#include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <map>
 
+#include "adapters/tensors.h"
 #include "base/error.h"
-#include "formats/directory.h"
-#include "formats/safetensors.h"
-#include "formats/safetensors_writer.h"
-#include "models/weights.h"
 
 using namespace tenon;
 
 namespace {
 
-at::Tensor read_input(const std::string& path) {
-  formats::Directory directory(std::filesystem::path(path).parent_path().string());
-  formats::Safetensors file(std::make_shared<const formats::MappedFile>(directory.map(std::filesystem::path(path).filename().string())));
-  formats::TensorView view = file.tensor(0);
-  at::Tensor out = at::empty(view.shape, *models::scalar_type(view.dtype));
-  std::memcpy(out.data_ptr(), view.data.data(), view.data.size());
-  return out;
-}
-
 using Outputs = std::map<std::string, at::Tensor>;
-
-void write_outputs(const Outputs& outputs, const std::string& path) {
-  std::vector<formats::TensorView> views;
-  for (const auto& [name, tensor] : outputs)
-    views.push_back({name,
-                     models::file_type(tensor.scalar_type()),
-                     tensor.sizes().vec(),
-                     {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}});
-  formats::write_safetensors(formats::Directory(path), "outputs.safetensors", views, formats::Metadata{{"format", "pt"}});
-}
 
 const std::vector<std::string> kBoth = {"adapter_1", "adapter_2"};
 const std::vector<std::string> kMixed = {kBase, "adapter_1", "adapter_2", "adapter_1"};
@@ -75,10 +52,25 @@ void infer(F& compiled, Bank& bank, const at::Tensor& input, const std::vector<s
   outputs["out.mixed"] = compiled(input, bank.rows(kMixed)).clone();
   // A row does not depend on who is beside it.
   outputs["out.beside"] = compiled(input, bank.rows({"adapter_2", "adapter_1", kBase, "adapter_1"})).clone();
+  outputs["out.joined"] = compiled(input, bank.rows({"adapter_1", "adapter_1", "adapter_1", "adapter_1"})).clone();
+  auto must_fail = [&](const char* what, auto&& f) {
+    try {
+      f();
+    } catch (const UserError&) {
+      return;
+    }
+    std::printf("not refused: %s\n", what);
+  };
+  must_fail("three rows", [&] { compiled(input, bank.rows({kBase, kBase, kBase})); });
+  must_fail("no rows", [&] { compiled(input, bank.rows({})); });
+  must_fail("one row for four", [&] { compiled(input, bank.rows({kBase})); });
+  must_fail("a scale that is none", [&] { bank.set_scale("adapter_1", std::nan("")); });
+  must_fail("merging twice", [&] { bank.merge({"adapter_1", "adapter_1"}); });
   bank.use("adapter_1");
   try {
     bank.merge({"adapter_1"});
     take("merged_1");
+    must_fail("rows while merged", [&] { compiled(input, bank.rows(kMixed)); });
     bank.unmerge();
   } catch (const UserError& error) {
     std::printf("%s\n", error.what());
@@ -141,7 +133,7 @@ int load(char** arguments) {
 int combine(char** arguments) {
   at::NoGradGuard no_grad;
   auto model = load_model(arguments[0]);
-  at::Tensor input = read_input(arguments[1]);
+  at::Tensor input = read_tensors(arguments[1]).at("input");
   Bank bank(model);
   for (size_t i = 0; i < kBoth.size(); ++i) bank.load(kBoth[i], arguments[2 + i]);
   at::manual_seed(7);
@@ -150,7 +142,7 @@ int combine(char** arguments) {
   bank.use("sum");
   std::string out = arguments[4];
   std::filesystem::create_directories(out);
-  write_outputs({{"out", model->forward(input)}}, out);
+  write_tensors({{"out", model->forward(input)}}, out, "outputs.safetensors");
   bank.save("sum", out + "/sum");
   return 0;
 }
@@ -164,13 +156,13 @@ int main(int count, char** arguments) try {
   std::string out = arguments[5];
   std::filesystem::create_directories(out);
   auto model = load_model(arguments[1]);
-  at::Tensor input = read_input(arguments[2]);
+  at::Tensor input = read_tensors(arguments[2]).at("input");
   Bank bank(model);
   auto compiled = compile(model, {.backend = count > 6 ? arguments[6] : "eager", .fullgraph = true});
   Outputs outputs;
   infer(compiled, bank, input, {arguments[3], arguments[4]}, out, outputs);
   train(compiled, bank, input, outputs);
-  write_outputs(outputs, out);
+  write_tensors(outputs, out, "outputs.safetensors");
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;

@@ -42,7 +42,7 @@ def compare(got, expected, what):
 @pytest.mark.parametrize("case", CASES)
 def test_outputs(goldens, run, case, backend):
     """A1, A2, A3, A4: every operation gives what PEFT gives."""
-    got, _, _ = run(case, backend)
+    got, said, _ = run(case, backend)
     expected = load_file(goldens / case / "expected.safetensors")
     expected |= {"out.loaded": expected["out.base"], "out.enabled": expected["out.adapter_2"], "out.scaled_0": expected["out.base"],
                  "out.removed": expected["out.base"], "out.swapped": expected["out.adapter_2"], "out.trained": expected["out.mixed"]}
@@ -55,6 +55,7 @@ def test_outputs(goldens, run, case, backend):
     for name in expected:
         if name.startswith("out.") and (name in got or name != "out.scaled_0"):
             compare(got[name], expected[name], name)
+    assert "not refused" not in said
     assert torch.equal(got["out.unmerged_1"], got["out.adapter_1"]) and torch.equal(got["out.disabled"], got["out.base"])
 
 
@@ -71,7 +72,8 @@ def test_no_recompile(run, case, backend):
 def test_rows_alone(run, case, backend):
     """R12: a row is bit-equal whoever is beside it."""
     got, _, _ = run(case, backend)
-    assert torch.equal(got["out.mixed"][1], got["out.beside"][1]) and torch.equal(got["out.mixed"][3], got["out.beside"][3])
+    for other in ("out.beside", "out.joined"):
+        assert torch.equal(got["out.mixed"][1], got[other][1]) and torch.equal(got["out.mixed"][3], got[other][3])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -10,7 +10,9 @@ AdaloraConfig::AdaloraConfig(const formats::Config& config) : first_rank(config.
   if (config.has("rank_pattern")) {
     const std::string kEnd = ".lora_E";
     for (const auto& [name, flags] : config.any("rank_pattern").items()) {
-      if (!name.ends_with(kEnd) || !flags.is_array()) config.fail("rank_pattern", "does not say which ranks of which layer are left");
+      bool are_flags = flags.is_array() && std::all_of(flags.begin(), flags.end(), [](const auto& flag) { return flag.is_boolean(); });
+      if (!name.ends_with(kEnd) || !are_flags || flags.size() != static_cast<size_t>(first_rank))
+        config.fail("rank_pattern", "does not say which ranks of which layer are left");
       left[name.substr(0, name.size() - kEnd.size())] = std::count(flags.begin(), flags.end(), true);
     }
   }

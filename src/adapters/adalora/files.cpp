@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "adapters/adalora/adalora.h"
 
 namespace tenon::adapters {
@@ -5,6 +7,9 @@ namespace tenon::adapters {
 Loaded load_adalora(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets) {
   AdaloraConfig adalora(config);
   Loaded out;
+  for (const auto& [path, rank] : adalora.left)
+    if (std::none_of(targets.begin(), targets.end(), [&](size_t i) { return layers[i].path == path; }))
+      config.fail("rank_pattern", "names \"" + path + "\", which is no adapted layer");
   for (size_t i : targets) {
     const Layer& layer = layers[i];
     if (layer.kind == Kind::embedding || layer.is_norm()) refuse_layer(layer, "AdaLoRA");

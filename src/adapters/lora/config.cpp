@@ -21,13 +21,13 @@ void check_start(const formats::Config& config) {
 LoraConfig::LoraConfig(const formats::Config& config)
     : r(config.integer_or("r", 8, 1, 1 << 16)),
       alpha(config.number_or("lora_alpha", 8, -1e9, 1e9)),
-      dropout(config.number_or("lora_dropout", 0, 0, 1)),
       rslora(config.boolean_or("use_rslora", false)),
       dora(config.boolean_or("use_dora", false)),
       bias_on_b(config.boolean_or("lora_bias", false)),
       ranks(config, "rank_pattern"),
       alphas(config, "alpha_pattern") {
   check_start(config);
+  config.number_or("lora_dropout", 0, 0, 1);  // of training
   if (dora && bias_on_b) config.fail("lora_bias", "does not go with use_dora");
   config.boolean_or("fan_in_fan_out", false);  // how a weight lies is the layer's own knowledge
 }

@@ -12,7 +12,7 @@ struct LoraConfig {
   double scale(const std::string& path) const;
 
   int64_t r;
-  double alpha, dropout;
+  double alpha;
   bool rslora, dora, bias_on_b;
   Patterns ranks, alphas;
 };

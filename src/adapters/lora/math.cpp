@@ -104,6 +104,7 @@ class Dora : public PartOf<Dora> {
     return out;
   }
   bool acts_alone() const override { return true; }
+  bool uses_base(const Layer&) const override { return true; }
   // Trained length by present length, one an output. The present length is no function of what is trained, by definition.
   at::Tensor ready(const Layer& layer, double factor) const override {
     at::Tensor length;

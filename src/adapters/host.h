@@ -1,0 +1,24 @@
+// What a bank sits on: the layers that adapters can have, and how these meet the bank.
+#pragma once
+
+#include <tenon/models.h>
+
+#include <memory>
+#include <vector>
+
+#include "adapters/part.h"
+
+namespace tenon::adapters {
+
+class Host {
+ public:
+  virtual ~Host() = default;
+  virtual std::vector<Layer> layers() const = 0;
+  // From now on layers go through the bank of that number. `trained` has a tensor a layer; `standard` are the rows of calls without any.
+  virtual void attach(int64_t bank, const at::Tensor& standard, const std::vector<at::Tensor>& trained) = 0;
+  virtual void detach() = 0;
+};
+
+std::unique_ptr<Host> make_host(std::shared_ptr<Model> model);
+
+}  // namespace tenon::adapters
