@@ -37,7 +37,7 @@ class HandOut : public torch::autograd::PostAccumulateGradHook {
       at::Tensor piece = grad.narrow(0, first, part.numel()).view(part.sizes());
       first += part.numel();
       if (part.grad().defined()) part.mutable_grad().add_(piece);
-      else part.mutable_grad() = piece;
+      else part.mutable_grad() = piece.clone();  // no view: an optimizer detaches it in place
     }
     const_cast<at::Tensor&>(whole).mutable_grad() = at::Tensor();
   }
