@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <set>
 
 #include "base/clock.h"
+#include "bench/timing.h"
 
 using namespace tenon;
 
@@ -22,11 +22,6 @@ struct Case {
   std::vector<std::string> adapters;
   std::vector<double> prefill, decode;
 };
-
-double median(std::vector<double> v) {
-  std::nth_element(v.begin(), v.begin() + static_cast<long>(v.size() / 2), v.end());
-  return v[v.size() / 2];
-}
 
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> out;
@@ -90,8 +85,8 @@ int main(int count, char** arguments) try {
       measure(by(c), prompts, steps, rows_of(c), &c);
     }
   for (const Case& c : cases)
-    std::printf("{\"case\": \"%s\", \"prefill_ms\": %.3f, \"decode_ms\": %.3f, \"graphs\": %zu}\n", c.name.c_str(), median(c.prefill),
-                c.decode.empty() ? 0.0 : median(c.decode), stats().graphs - graphs);
+    std::printf("{\"case\": \"%s\", \"prefill_ms\": %.3f, \"decode_ms\": %.3f, \"graphs\": %zu}\n", c.name.c_str(),
+                bench::median(c.prefill), c.decode.empty() ? 0.0 : bench::median(c.decode), stats().graphs - graphs);
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;

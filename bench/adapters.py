@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""bench/adapters.py [--types f32,bf16] [--parts rows,peft,bank] [--rounds N] [--json PATH]
+"""bench/adapters.py [--types f32,bf16] [--parts rows,peft,bank,train] [--rounds N] [--json PATH]
 
 A Llama of 12 layers, 768 wide, with adapters on all its linear layers: one LoRA of rank 16 for all 64 rows, a different one for each,
 five methods mixed; prompts of 32 tokens, then decoding. Beside it PEFT: 8 rows with four LoRAs. What switching, loading and a thousand
-adapters cost. Two threads, everything in turn.
+adapters cost; vLLM too, if TENON_VLLM_PYTHON names a Python that has it. Training, one adapter and eight in a batch, beside LoRA written by hand. Two threads, everything in turn.
 """
 import argparse
 import json
@@ -26,7 +26,7 @@ def make(base):
     import torch
     import transformers
     wanted = {f"lora{i}": (peft.LoraConfig, dict(r=16, target_modules=LINEARS)) for i in range(64)}
-    wanted |= {f"qv{i}": (peft.LoraConfig, dict(r=8, target_modules=["q_proj", "v_proj"])) for i in range(4)}
+    wanted |= {f"qv{i}": (peft.LoraConfig, dict(r=8, target_modules=["q_proj", "v_proj"])) for i in range(8)}
     wanted |= {f"all{i}": (peft.LoraConfig, dict(r=8, target_modules=LINEARS)) for i in range(4)}
     wanted |= {"rank2": (peft.LoraConfig, dict(r=2, target_modules=LINEARS))}
     wanted |= {"ia3": (peft.IA3Config, dict(target_modules=LINEARS, feedforward_modules=["down_proj"])),
@@ -47,6 +47,13 @@ def make(base):
         adapted.save_pretrained(HOME, selected_adapters=[name])
         model = adapted.unload()
         print(f"made {name}", end="\r", file=sys.stderr)
+
+
+def tool(name, *arguments):
+    done = subprocess.run([str(decode.BUILD / "bench" / name), *map(str, arguments)], capture_output=True, text=True, env={**decode.os.environ, "OMP_NUM_THREADS": "2"})
+    if done.returncode:
+        sys.exit(f"bench/adapters.py: {done.stderr}")
+    return json.loads(done.stdout)
 
 
 def ours(base, rows, tokens, steps, rounds, cases):
@@ -84,10 +91,60 @@ def peft_rate(base, kind, names, rows, tokens, steps, rounds):
     return {"prefill_ms": statistics.median(prefill), "decode_ms": statistics.median(decoded)}
 
 
+def peft_compiled(base, names, rows, tokens, rounds):
+    """Prefill of a mixed batch with PEFT under torch.compile: milliseconds."""
+    import peft
+    import torch
+    import transformers
+    torch.set_num_threads(2)
+    model = peft.PeftModel.from_pretrained(transformers.LlamaForCausalLM.from_pretrained(base), HOME / names[0], adapter_name=names[0])
+    for name in names[1:]:
+        model.load_adapter(HOME / name, name)
+    model.eval()
+    ids = torch.tensor([[3 + (i * 7919 + k * 104729) % 31000 for k in range(tokens)] for i in range(rows)])
+    run = torch.compile(lambda x: model(input_ids=x, use_cache=False, logits_to_keep=1, adapter_names=[names[i % len(names)] for i in range(rows)]).logits)
+    times = []
+    with torch.no_grad():
+        for i in range(rounds + 2):
+            start = time.perf_counter()
+            run(ids)
+            times.append((time.perf_counter() - start) * 1e3)
+    return {"prefill_ms": statistics.median(times[2:]), "decode_ms": float("nan")}
+
+
+def vllm_rate(base, kind, names, rows, tokens, steps, rounds):
+    """Decoding with vLLM, in a Python of its own (TENON_VLLM_PYTHON): milliseconds a step."""
+    program = f"""
+import json, statistics, time
+from vllm import LLM, SamplingParams
+from vllm.lora.request import LoRARequest
+names = {names!r}
+llm = LLM({str(base)!r}, dtype={"bfloat16" if kind == "bf16" else "float32"!r}, skip_tokenizer_init=True, enable_lora=True, max_loras={len(names)}, max_lora_rank=16, max_model_len=256, max_num_seqs={rows})
+prompts = [dict(prompt_token_ids=[3 + (i * 7919 + k * 104729) % 31000 for k in range({tokens})]) for i in range({rows})]
+asked = [LoRARequest(names[i % len(names)], 1 + i % len(names), {str(HOME)!r} + "/" + names[i % len(names)]) for i in range({rows})]
+def seconds(count):
+    start = time.perf_counter()
+    llm.generate(prompts, SamplingParams(temperature=0, max_tokens=count, min_tokens=count, ignore_eos=True, detokenize=False), lora_request=asked, use_tqdm=False)
+    return time.perf_counter() - start
+prefill, decoded = [], []
+for i in range({rounds} + 1):
+    first, all = seconds(1), seconds(1 + {steps})
+    if i:
+        prefill.append(first * 1e3), decoded.append((all - first) / {steps} * 1e3)
+print("FIGURES " + json.dumps(dict(prefill_ms=statistics.median(prefill), decode_ms=statistics.median(decoded))))
+"""
+    done = subprocess.run([decode.os.environ["TENON_VLLM_PYTHON"], "-c", program], capture_output=True, text=True,
+                          env={**decode.os.environ, "OMP_NUM_THREADS": "2", "VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_CPU_OMP_THREADS_BIND": "0-1", "HF_HUB_OFFLINE": "1"})
+    found = [line for line in done.stdout.splitlines() if line.startswith("FIGURES ")]
+    if not found:
+        sys.exit(f"bench/adapters.py: vLLM: {done.stderr[-2000:]}")
+    return json.loads(found[0][len("FIGURES "):])
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--types", default="f32,bf16")
-    parser.add_argument("--parts", default="rows,peft,bank")
+    parser.add_argument("--parts", default="rows,peft,bank,train")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
@@ -98,25 +155,36 @@ def main():
         if "rows" in options.parts:
             five = ["lora0", "ia3", "oft", "vera", "lokr"]
             cases = {"bare": [], "base": ["__base__"], "one": ["lora0"], "distinct": [f"lora{i}" for i in range(64)], "five": five}
-            results[f"{kind} 64 rows"] = ours(base, 64, 32, 16, options.rounds, cases)
+            rows = results[f"{kind} 64 rows"] = ours(base, 64, 32, 16, options.rounds, cases)
+            # What 63 more adapters cost a step, by the time in which their bytes are read.
+            bytes = 63 * (HOME / "lora0/adapter_model.safetensors").stat().st_size
+            read = bytes / (tool("bench_decode", base, kind, "decode")["gb_per_second"] * 1e6)
+            rows["distinct"]["over_reading"] = (rows["distinct"]["decode_ms"] - rows["one"]["decode_ms"]) / read
         if "peft" in options.parts:
             for sort in ("qv", "all"):
                 names = [f"{sort}{i}" for i in range(4)]
                 got = ours(base, 8, 16, 32, options.rounds, {"bare": [], "four": names})
                 got["PEFT"] = peft_rate(base, kind, names, 8, 16, 32, max(2, options.rounds // 2))
+                if "TENON_VLLM_PYTHON" in decode.os.environ:
+                    got["vLLM"] = vllm_rate(base, kind, names, 8, 16, 32, max(2, options.rounds // 2))
                 results[f"{kind} 8 rows {sort}"] = got
+            if kind == "f32":
+                got = ours(base, 8, 128, 0, options.rounds, {"bare": [], "four": names})
+                got["compiled"] = peft_compiled(base, names, 8, 128, options.rounds)
+                results["f32 8 x 128"] = got
+    base = decode.make("llama12", "f32")
+    make(base)
     if "bank" in options.parts:
-        base = decode.make("llama12", "f32")
-        make(base)
-        done = subprocess.run([decode.BUILD / "bench/bench_bank", base, HOME / "lora0", HOME / "rank2"], capture_output=True, text=True)
-        bank = json.loads(done.stdout)
-        print(bank)
+        results["bank"] = tool("bench_bank", base, HOME / "lora0", HOME / "rank2")
+    if "train" in options.parts:
+        results["train"] = tool("bench_train", base, HOME, 8, 64, options.rounds)
     for title, rows in results.items():
         print(title)
         for name, row in rows.items():
-            print(f"  {name:9} prefill {row['prefill_ms']:9.2f} ms   a step {row['decode_ms']:8.3f} ms" + (f"   graphs {row['graphs']}" if "graphs" in row else ""))
-    if "bank" in options.parts:
-        results["bank"] = bank
+            if not isinstance(row, dict):
+                print(f"  {name:16} {row}")
+                continue
+            print(f"  {name:9} prefill {row['prefill_ms']:9.2f} ms   a step {row['decode_ms']:8.3f} ms" + "".join(f"   {key} {row[key]:.3g}" for key in ("graphs", "over_reading") if key in row))
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
 

@@ -4,12 +4,12 @@
 #include <tenon/adapters.h>
 #include <tenon/generate.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 
 #include "base/clock.h"
+#include "bench/timing.h"
 
 using namespace tenon;
 
@@ -19,8 +19,7 @@ template <class F>
 double median_seconds(int times, F&& f) {
   std::vector<double> all;
   for (int i = 0; i < times; ++i) all.push_back(seconds_of([&] { f(i); }));
-  std::nth_element(all.begin(), all.begin() + times / 2, all.end());
-  return all[static_cast<size_t>(times / 2)];
+  return bench::median(std::move(all));
 }
 
 double resident_bytes() {

@@ -19,10 +19,17 @@
 
 #include <tenon/models.h>
 
+namespace torch::nn {
+class Module;
+}
+
 namespace tenon {
 
 namespace adapters {
 class Host;
+}
+namespace models {
+class PinScope;
 }
 
 inline constexpr const char* kBase = "__base__";  // a row without an adapter
@@ -36,11 +43,16 @@ struct Combination {
   std::optional<double> svd_clamp;      // a quantile
 };
 
-// Sits on a model of load_model. Several banks may exist, one a model. All of it may be called from any thread, while calls run: a call
-// sees the adapters as they were when it began.
+// Sits on a model of load_model, or on a tree of torch::nn modules: on its Linear, Embedding, LayerNorm and Conv2d layers, by the paths
+// that they have in the tree. Several banks may exist, one a model. All of it may be called from any thread, while calls run: a call of a
+// model, and a scope of a tree, sees the adapters as they were when it began.
 class Bank {
  public:
   explicit Bank(std::shared_ptr<Model> model);
+  explicit Bank(std::shared_ptr<torch::nn::Module> tree);
+  template <class H>
+  requires requires(H& holder) { holder.ptr(); }
+  explicit Bank(H holder) : Bank(std::shared_ptr<torch::nn::Module>(holder.ptr())) {}
   ~Bank();
 
   // A directory of PEFT's. Loading a name again replaces its adapter; what is refused leaves all as it was.
@@ -56,6 +68,23 @@ class Bank {
 
   // One name a row of the batch.
   Rows rows(const std::vector<std::string>& names) const;
+  // Until it is destroyed, calls on this thread use these rows. For trees, whose forward takes none:
+  //
+  //   auto run = tenon::compile([&](const at::Tensor& x, const tenon::Rows& rows) {
+  //     auto scope = bank.scope(rows);
+  //     return net->forward(x);
+  //   });
+  class Scope {
+   public:
+    explicit Scope(std::unique_ptr<models::PinScope> pin);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    std::unique_ptr<models::PinScope> pin_;
+  };
+  [[nodiscard]] Scope scope(const Rows& rows) const;
   // For calls that are given no rows; several at once act together, in this order.
   void use(const std::string& name) { use(std::vector<std::string>{name}); }
   void use(const std::vector<std::string>& names);
@@ -65,6 +94,10 @@ class Bank {
   void train(const std::vector<std::string>& names);
   // What an optimizer is given; by the names of the file, without the prefix that all have.
   std::vector<NamedTensor> parameters(const std::string& name) const;
+  // Of an AdaLoRA adapter that trains: what is added to the loss; and which ranks are left after a step of the optimizer, before gradients
+  // are cleared. Saved are those that are left.
+  at::Tensor penalty(const std::string& name) const;
+  void allocate_ranks(const std::string& name, int64_t step);
 
   // Until it is destroyed, calls that are given no rows use none.
   class Disabled {

@@ -24,9 +24,9 @@ Acting::Acting(const at::Tensor& pin, int64_t bank, int64_t number, int64_t batc
   if (batch == 1 && differs) {
     // Positions, say, which are the same for all rows.
     for (int64_t i = 0; i < count; ++i)
-      if (!table_->entries[static_cast<size_t>(rows[i])].acts_on(number_)) continue;
-      else throw UserError(ErrorCode::adapter, layer_.path + " is computed once for all rows; an adapter on it cannot differ by row");
-  } else if (count != 1 && count != batch && batch != 1) {
+      if (table_->entries[static_cast<size_t>(rows[i])].acts_on(number_))
+        throw UserError(ErrorCode::adapter, layer_.path + " is computed once for all rows; an adapter on it cannot differ by row");
+  } else if (!is_one_ && count != batch) {
     throw UserError(ErrorCode::adapter, "there are " + std::to_string(count) + " rows for a batch of " + std::to_string(batch));
   }
   std::vector<std::pair<int64_t, size_t>> known;  // entries and their sets
@@ -48,7 +48,7 @@ void Acting::add_set(const Entry& entry, const at::Tensor& trained) {
     for (size_t i = 0; i < adapter->parts[number_].size(); ++i) {
       PartPointer part = adapter->parts[number_][i];
       if (trained.defined() && !adapter->trained.empty()) part = over_flat(*part, trained, adapter->trained[number_][i]);
-      acts_ = true, turns_ |= part->turns() && !part->turns_weight(layer_);
+      acts_ = true, turns_ |= part->turns_input(layer_);
       set.push_back({std::move(part), adapter->factor});
     }
   sets_.push_back(std::move(set));
@@ -84,8 +84,7 @@ std::vector<at::Tensor> Acting::ready_of(const Set& set, bool of_turns) const {
   Layer seen = seen_by(set, &has_weight);
   std::vector<at::Tensor> out;
   for (const Acts& acts : set) {
-    bool is_turn = acts.part->turns() && !acts.part->turns_weight(layer_);
-    bool is_wanted = is_turn ? of_turns || has_weight : !of_turns && !acts.part->turns_weight(layer_);
+    bool is_wanted = acts.part->turns_input(layer_) ? of_turns || has_weight : !of_turns && !acts.part->turns_weight(layer_);
     out.push_back(is_wanted ? acts.part->ready(seen, acts.factor) : at::Tensor());
   }
   return out;
@@ -94,7 +93,7 @@ std::vector<at::Tensor> Acting::ready_of(const Set& set, bool of_turns) const {
 at::Tensor Acting::turn_row(const Set& set, const std::vector<at::Tensor>& ready, at::Tensor x) const {
   auto turn = [&](size_t i, bool in_reverse) {
     const Part& part = *set[i].part;
-    if (part.turns() && !part.turns_weight(layer_) && part.turns_in_reverse() == in_reverse) x = part.turn(x, ready[i], layer_);
+    if (part.turns_input(layer_) && part.turns_in_reverse() == in_reverse) x = part.turn(x, ready[i], layer_);
   };
   for (size_t i = 0; i < set.size(); ++i) turn(i, false);
   for (size_t i = set.size(); i-- > 0;) turn(i, true);
@@ -194,8 +193,7 @@ at::Tensor Acting::turn(const at::Tensor& x) const {
   std::vector<std::vector<at::Tensor>> ready;
   std::vector<bool> turns;
   for (const Set& set : sets_) {
-    turns.push_back(
-        std::any_of(set.begin(), set.end(), [&](const Acts& acts) { return acts.part->turns() && !acts.part->turns_weight(layer_); }));
+    turns.push_back(std::any_of(set.begin(), set.end(), [&](const Acts& acts) { return acts.part->turns_input(layer_); }));
     ready.push_back(turns.back() ? ready_of(set, /*of_turns=*/true) : std::vector<at::Tensor>());
   }
   at::Tensor out = x.clone(at::MemoryFormat::Contiguous);

@@ -7,13 +7,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
+#include "adapters/adalora/schedule.h"
 #include "adapters/combine.h"
 #include "adapters/directory.h"
 #include "adapters/host.h"
 #include "adapters/table.h"
 #include "adapters/training.h"
 #include "base/error.h"
+#include "models/seam.h"
 
 namespace tenon {
 
@@ -49,7 +52,10 @@ AdapterPointer find_adapter(const Table& table, const std::string& name) {
 
 std::vector<AdapterPointer> find_all(const Table& table, const std::vector<std::string>& names) {
   std::vector<AdapterPointer> out;
-  for (const std::string& name : names) out.push_back(find_adapter(table, name));
+  for (const std::string& name : names) {
+    if (std::count(names.begin(), names.end(), name) > 1) refuse("the adapter \"" + name + "\" is named twice");
+    out.push_back(find_adapter(table, name));
+  }
   return out;
 }
 
@@ -84,9 +90,6 @@ void check_together(const std::vector<AdapterPointer>& adapters, const std::vect
 
 // Whether the merged weights are the function that the adapters are together: turns and sums do not go through each other.
 void check_merge(const std::vector<AdapterPointer>& adapters, const std::vector<Layer>& layers) {
-  for (size_t i = 0; i < adapters.size(); ++i)
-    for (size_t k = 0; k < i; ++k)
-      if (adapters[i] == adapters[k]) refuse("the adapter \"" + adapters[i]->name + "\" is named twice");
   for (size_t i = 0; i < layers.size(); ++i) {
     size_t count = 0, sums = 0;
     for (const AdapterPointer& adapter : adapters)
@@ -125,11 +128,10 @@ struct Bank::Impl {
     if (std::count(merged.begin(), merged.end(), name)) refuse("the adapter \"" + name + "\" is merged; unmerge it first");
     if (training->has(name)) refuse("the adapter \"" + name + "\" trains; end that first");
   }
-  void train(const std::vector<std::string>& names) {
-    core->change([&](Table& table) {
-      auto changed = training->train(find_all(table, names), find_all(table, training->names()), core->layers());
-      for (const AdapterPointer& adapter : changed) replace(table, adapter);
-    });
+
+  const std::vector<std::pair<std::string, at::Tensor>>& leaves(const std::string& name) const {
+    if (!training->has(name)) refuse("the adapter \"" + name + "\" does not train");
+    return training->leaves(name);
   }
 
   void merge(const std::vector<std::string>& names) {
@@ -174,6 +176,7 @@ struct Bank::Impl {
     at::Tensor place, bits;
   };
   std::vector<Kept> kept;  // of weights before the merge
+  std::map<std::string, Schedule> schedules;
 };
 
 Bank::Bank(std::unique_ptr<Host> host) : impl_(std::make_unique<Impl>()) {
@@ -186,6 +189,8 @@ Bank::Bank(std::unique_ptr<Host> host) : impl_(std::make_unique<Impl>()) {
 }
 
 Bank::Bank(std::shared_ptr<Model> model) : Bank(make_host(std::move(model))) {}
+Bank::Bank(std::shared_ptr<torch::nn::Module> tree) : Bank(make_host(std::move(tree))) {}
+
 Bank::~Bank() {
   if (!impl_->merged.empty()) unmerge();
   impl_->host->detach();
@@ -193,6 +198,7 @@ Bank::~Bank() {
 
 void Bank::load(const std::string& name, const std::string& directory) {
   check_name(name);
+  impl_->host->need_attached();
   AdapterPointer adapter = read_adapter(name, directory, impl_->core->layers());
   std::lock_guard lock(impl_->mutex);
   impl_->refuse_in_use(name);
@@ -252,6 +258,7 @@ void Bank::set_scale(const std::string& name, double factor) {
 }
 
 Rows Bank::rows(const std::vector<std::string>& names) const {
+  impl_->host->need_attached();
   TablePointer table = impl_->core->table();
   at::Tensor out = at::empty({static_cast<int64_t>(names.size())}, at::kLong);
   for (size_t i = 0; i < names.size(); ++i) {
@@ -262,15 +269,19 @@ Rows Bank::rows(const std::vector<std::string>& names) const {
   return Rows(out);
 }
 
+Bank::Scope::Scope(std::unique_ptr<models::PinScope> pin) : pin_(std::move(pin)) {}
+Bank::Scope::~Scope() = default;
+Bank::Scope Bank::scope(const Rows& rows) const {
+  impl_->host->need_attached();
+  return Scope(std::make_unique<models::PinScope>(rows.entries, impl_->core->number(), /*is_given=*/true));
+}
+
 void Bank::use(const std::vector<std::string>& names) {
+  impl_->host->need_attached();
   std::lock_guard lock(impl_->mutex);
   std::vector<std::string> wanted;
   TablePointer table = impl_->core->table();
-  for (const std::string& name : names) {
-    if (name == kBase) continue;
-    if (std::count(wanted.begin(), wanted.end(), name)) refuse("the adapter \"" + name + "\" is named twice");
-    wanted.push_back(name);
-  }
+  std::copy_if(names.begin(), names.end(), std::back_inserter(wanted), [](const std::string& name) { return name != kBase; });
   check_together(find_all(*table, wanted), impl_->core->layers());
   impl_->used = std::move(wanted);
   impl_->set_standard();
@@ -290,17 +301,39 @@ Bank::Disabled::~Disabled() {
 
 void Bank::train(const std::vector<std::string>& names) {
   std::lock_guard lock(impl_->mutex);
-  for (const std::string& name : names)
-    if (std::count(names.begin(), names.end(), name) > 1) refuse("the adapter \"" + name + "\" is named twice");
-  impl_->train(names);
+  impl_->core->change([&](Table& table) {
+    Training& training = *impl_->training;
+    auto changed = training.train(find_all(table, names), find_all(table, training.names()), impl_->core->layers());
+    for (const AdapterPointer& adapter : changed) replace(table, adapter);
+  });
+  std::erase_if(impl_->schedules, [&](const auto& schedule) { return !impl_->training->has(schedule.first); });
 }
 
 std::vector<NamedTensor> Bank::parameters(const std::string& name) const {
   std::lock_guard lock(impl_->mutex);
-  if (!impl_->training->has(name)) refuse("the adapter \"" + name + "\" does not train");
   std::vector<NamedTensor> out;
-  for (const auto& [path, tensor] : impl_->training->leaves(name)) out.emplace_back(path, tensor);
+  for (const auto& [path, tensor] : impl_->leaves(name)) out.emplace_back(path, tensor);
   return out;
+}
+
+at::Tensor Bank::penalty(const std::string& name) const {
+  std::lock_guard lock(impl_->mutex);
+  return orthogonal_penalty(impl_->leaves(name), adalora_config(*find_adapter(*impl_->core->table(), name)));
+}
+
+void Bank::allocate_ranks(const std::string& name, int64_t step) {
+  std::lock_guard lock(impl_->mutex);
+  const auto& leaves = impl_->leaves(name);
+  AdaloraConfig config = adalora_config(*find_adapter(*impl_->core->table(), name));
+  if (config.total_step == 0) refuse("the configuration of \"" + name + "\" has no total_step, by which ranks are allocated");
+  if (!config.left.empty()) refuse("ranks of \"" + name + "\" were taken away before it was loaded");
+  Schedule& schedule = impl_->schedules.try_emplace(name, config).first->second;
+  schedule.advance(leaves, step);
+  impl_->core->change([&](Table& table) {
+    auto changed = std::make_shared<Adapter>(*find_adapter(table, name));
+    changed->ranks = schedule.kept();
+    replace(table, changed);
+  });
 }
 
 void Bank::merge(const std::vector<std::string>& names) {

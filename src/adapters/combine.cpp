@@ -150,16 +150,6 @@ nlohmann::json union_of(const std::vector<nlohmann::json>& configs, const char* 
 
 using Named = std::map<std::string, at::Tensor>;
 
-Named tensors_of(const Adapter& adapter, const std::vector<Layer>& layers) {
-  Named out;
-  for (size_t i = 0; i < layers.size(); ++i)
-    for (const PartPointer& part : adapter.parts[i])
-      for (const auto& [name, tensor] : part->tensors())
-        if (!name.empty()) out[kPrefix + layers[i].path + "." + name] = tensor;
-  for (const auto& [name, tensor] : adapter.shared) out[name] = tensor;
-  return out;
-}
-
 AdapterPointer combine_ia3(const std::string& name, const std::vector<Weighted>& of, const std::vector<nlohmann::json>& configs,
                            const std::vector<Layer>& layers) {
   Named sums;

@@ -46,7 +46,7 @@ void refuse_unread(const formats::Config& config) {
   }
 }
 
-std::vector<Targets::Path> paths_of(const std::vector<Layer>& layers) {
+std::vector<Targets::Path> all_paths(const std::vector<Layer>& layers) {
   std::vector<Targets::Path> out;
   for (const Layer& layer : layers) {
     bool is_head = layer.path == "lm_head" || layer.path == "classifier" || layer.path == "score";
@@ -56,6 +56,12 @@ std::vector<Targets::Path> paths_of(const std::vector<Layer>& layers) {
 }
 
 }  // namespace
+
+std::vector<std::string> paths_of(const std::vector<Layer>& layers, const std::vector<size_t>& targets) {
+  std::vector<std::string> out;
+  for (size_t i : targets) out.push_back(layers[i].path);
+  return out;
+}
 
 void refuse_layer(const Layer& layer, const std::string& method) {
   const char* kinds[] = {"a linear layer", "a Conv1D layer", "an embedding", "a norm", "a norm", "a convolution"};
@@ -79,7 +85,7 @@ LoadMethod find_method(const std::string& peft_type) {
 AdapterPointer make_adapter(const std::string& name, const std::string& text, Files files, const std::vector<Layer>& layers) {
   formats::Config config(formats::parse_json(text, "adapter_config.json"), "adapter_config.json");
   LoadMethod load = find_method(config.text("peft_type"));
-  std::vector<std::string> chosen = Targets(config).choose(paths_of(layers));
+  std::vector<std::string> chosen = Targets(config).choose(all_paths(layers));
   std::vector<size_t> targets;
   for (size_t i = 0; i < layers.size(); ++i)
     if (std::find(chosen.begin(), chosen.end(), layers[i].path) != chosen.end()) targets.push_back(i);
@@ -99,7 +105,7 @@ AdapterPointer make_adapter(const std::string& name, const std::string& text, Fi
       for (const auto& [tensor_name, tensor] : tensors)
         if (tensor.scalar_type() != tensors[0].second.scalar_type())
           throw UserError(ErrorCode::adapter, "adapter_model.safetensors: tensors of " + layers[i].path + " are of different types");
-      adapter->parts[i].push_back(part->settled());
+      adapter->parts[i].push_back(std::move(part));
     }
   adapter->shared = std::move(loaded.shared);
   adapter->shared.insert(adapter->shared.end(), own.shared.begin(), own.shared.end());
@@ -111,28 +117,25 @@ AdapterPointer read_adapter(const std::string& name, const std::string& path, co
   return make_adapter(name, directory.read_text("adapter_config.json", formats::kConfigLimits.bytes), Files(directory), layers);
 }
 
-void write_adapter(const Adapter& adapter, const std::string& path, const std::vector<Layer>& layers) {
-  std::vector<std::string> names;
-  std::vector<at::Tensor> tensors;
+std::map<std::string, at::Tensor> tensors_of(const Adapter& adapter, const std::vector<Layer>& layers) {
+  std::map<std::string, at::Tensor> out(adapter.shared.begin(), adapter.shared.end());
   for (size_t i = 0; i < layers.size(); ++i)
     for (const PartPointer& part : adapter.parts[i])
-      for (auto& [name, tensor] : part->tensors()) {
-        if (name.empty()) continue;
-        names.push_back(kPrefix + layers[i].path + "." + name);
-        tensors.push_back(tensor.contiguous());
-      }
-  for (const auto& [name, tensor] : adapter.shared) names.push_back(name), tensors.push_back(tensor.contiguous());
+      for (const auto& [name, tensor] : part->tensors())
+        if (!name.empty()) out[kPrefix + layers[i].path + "." + name] = tensor;
+  return out;
+}
+
+void write_adapter(const Adapter& adapter, const std::string& path, const std::vector<Layer>& layers) {
+  std::map<std::string, at::Tensor> tensors = tensors_of(adapter, layers);
+  std::string config = adapter.config;
+  leave_ranks(adapter, tensors, config);
   std::vector<formats::TensorView> views;
-  for (size_t i = 0; i < names.size(); ++i) {
-    views.push_back({names[i],
-                     models::file_type(tensors[i].scalar_type()),
-                     tensors[i].sizes().vec(),
-                     {static_cast<const std::byte*>(tensors[i].const_data_ptr()), tensors[i].nbytes()}});
-  }
+  for (auto& [name, tensor] : tensors) views.push_back(models::view_of(name, tensor = tensor.contiguous()));
   std::filesystem::create_directories(path);
   formats::Directory directory(path);
   formats::write_safetensors(directory, "adapter_model.safetensors", views, formats::Metadata{{"format", "pt"}});
-  directory.write("adapter_config.json", adapter.config);
+  directory.write("adapter_config.json", config);
 }
 
 }  // namespace tenon::adapters

@@ -3,7 +3,10 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/isfinite.h>
 #include <c10/util/StringUtil.h>
+#include <sys/mman.h>
 
+#include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "base/error.h"
@@ -19,7 +22,10 @@ formats::Safetensors open(const formats::Directory& directory) {
   if (!directory.has("adapter_model.safetensors") && directory.has("adapter_model.bin"))
     throw UserError(ErrorCode::adapter,
                     directory.path() + ": adapter_model.bin is a pickle, which is never opened; save the adapter with safetensors");
-  return formats::Safetensors(std::make_shared<const formats::MappedFile>(directory.map("adapter_model.safetensors")));
+  auto file = std::make_shared<const formats::MappedFile>(directory.map("adapter_model.safetensors"));
+  // All of it is read now; page by page that would be a fault each. An old kernel may not know how.
+  madvise(const_cast<char*>(file->text().data()), file->size(), MADV_POPULATE_READ);
+  return formats::Safetensors(std::move(file));
 }
 
 at::ScalarType type_of(const formats::TensorView& view) {
@@ -27,6 +33,73 @@ at::ScalarType type_of(const formats::TensorView& view) {
   if (!type || !c10::isFloatingType(*type))
     refuse("tensor \"" + std::string(view.name) + "\" is of type " + formats::dtype_name(view.dtype) + ", which is not supported");
   return *type;
+}
+
+using Floats = float __attribute__((vector_size(16), aligned(4), may_alias));  // of a file, which need not be aligned
+using Bits = int __attribute__((vector_size(16)));
+
+Bits not_finite(Floats four) {
+  constexpr int kExponent = 0x7f800000;  // all of it: NaN or infinity
+  return (std::bit_cast<Bits>(four) & kExponent) == kExponent;
+}
+
+bool is_none(Bits bits) { return (bits[0] | bits[1] | bits[2] | bits[3]) == 0; }
+
+// Both tell whether all are finite.
+bool copy_floats(const std::byte* from, int64_t count, float* to) {
+  Bits bad = {};
+  int64_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    Floats four = *reinterpret_cast<const Floats*>(from + 4 * i);
+    bad |= not_finite(four);
+    *reinterpret_cast<Floats*>(to + i) = four;
+  }
+  bool is_finite = is_none(bad);
+  for (; i < count; ++i) {
+    std::memcpy(to + i, from + 4 * i, 4);
+    is_finite &= std::isfinite(to[i]);
+  }
+  return is_finite;
+}
+
+constexpr int64_t kBlock = 16;
+
+// A block of 16 x 16, in fours, so that whole lines of the cache are written.
+bool turn_block(const std::byte* from, int64_t columns, float* to, int64_t rows) {
+  float block[kBlock][kBlock];
+  Bits bad = {};
+  for (int64_t i = 0; i < kBlock; i += 4)
+    for (int64_t k = 0; k < kBlock; k += 4) {
+      Floats row[4];
+      for (int64_t j = 0; j < 4; ++j) {
+        row[j] = *reinterpret_cast<const Floats*>(from + 4 * ((i + j) * columns + k));
+        bad |= not_finite(row[j]);
+      }
+      Floats low = __builtin_shuffle(row[0], row[1], Bits{0, 4, 1, 5}), high = __builtin_shuffle(row[0], row[1], Bits{2, 6, 3, 7});
+      Floats low2 = __builtin_shuffle(row[2], row[3], Bits{0, 4, 1, 5}), high2 = __builtin_shuffle(row[2], row[3], Bits{2, 6, 3, 7});
+      *reinterpret_cast<Floats*>(&block[k][i]) = __builtin_shuffle(low, low2, Bits{0, 1, 4, 5});
+      *reinterpret_cast<Floats*>(&block[k + 1][i]) = __builtin_shuffle(low, low2, Bits{2, 3, 6, 7});
+      *reinterpret_cast<Floats*>(&block[k + 2][i]) = __builtin_shuffle(high, high2, Bits{0, 1, 4, 5});
+      *reinterpret_cast<Floats*>(&block[k + 3][i]) = __builtin_shuffle(high, high2, Bits{2, 3, 6, 7});
+    }
+  for (int64_t k = 0; k < kBlock; ++k) std::memcpy(to + k * rows, block[k], sizeof block[k]);
+  return is_none(bad);
+}
+
+// [rows, columns] to [columns, rows].
+bool turn_floats(const std::byte* from, int64_t rows, int64_t columns, float* to) {
+  bool is_finite = true;
+  for (int64_t row = 0; row < rows; row += kBlock)
+    for (int64_t column = 0; column < columns; column += kBlock) {
+      if (row + kBlock <= rows && column + kBlock <= columns) {
+        is_finite &= turn_block(from + 4 * (row * columns + column), columns, to + column * rows + row, rows);
+        continue;
+      }
+      for (int64_t i = row; i < std::min(row + kBlock, rows); ++i)
+        for (int64_t k = column; k < std::min(column + kBlock, columns); ++k)
+          is_finite &= copy_floats(from + 4 * (i * columns + k), 1, to + k * rows + i);
+    }
+  return is_finite;
 }
 
 }  // namespace
@@ -44,13 +117,13 @@ std::vector<std::string> Files::names() const {
   return out;
 }
 
-std::optional<std::vector<int64_t>> Files::sizes(const std::string& name) const {
-  if (auto known = tensors_.find(name); known != tensors_.end()) return known->second.sizes().vec();
+const std::byte* Files::floats_of(const std::string& name) const {
   auto found = file_ ? file_->find(name) : std::nullopt;
-  return found ? std::optional(file_->tensor(*found).shape) : std::nullopt;
+  if (!found || file_->tensor(*found).dtype != formats::Dtype::F32) return nullptr;
+  return file_->tensor(*found).data.data();
 }
 
-at::Tensor Files::copy(const std::string& name) const {
+at::Tensor Files::converted(const std::string& name) const {
   if (auto known = tensors_.find(name); known != tensors_.end()) return known->second.clone(at::MemoryFormat::Contiguous);
   formats::TensorView view = file_->tensor(*file_->find(name));
   at::Tensor out = at::empty(view.shape, type_of(view));
@@ -58,21 +131,49 @@ at::Tensor Files::copy(const std::string& name) const {
   return out.scalar_type() == at::kDouble ? out : out.to(at::kFloat);
 }
 
+std::optional<std::vector<int64_t>> Files::sizes(const std::string& name) const {
+  if (auto known = tensors_.find(name); known != tensors_.end()) return known->second.sizes().vec();
+  auto found = file_ ? file_->find(name) : std::nullopt;
+  return found ? std::optional(file_->tensor(*found).shape) : std::nullopt;
+}
+
 bool Files::has(const std::string& name) const { return sizes(name).has_value(); }
 
 at::Tensor Files::take_any_shape(const std::string& name) {
   if (!has(name)) refuse("tensor \"" + name + "\" is missing");
   taken_.insert(name);
-  at::Tensor out = copy(name);
-  if (!at::isfinite(out).all().item<bool>()) refuse("tensor \"" + name + "\" holds NaN or infinity");
+  bool is_finite = false;
+  at::Tensor out;
+  if (const std::byte* floats = floats_of(name)) {
+    out = at::empty(*sizes(name), at::kFloat);
+    is_finite = copy_floats(floats, out.numel(), out.mutable_data_ptr<float>());
+  } else {
+    out = converted(name);
+    is_finite = at::isfinite(out).all().item<bool>();
+  }
+  if (!is_finite) refuse("tensor \"" + name + "\" holds NaN or infinity");
   return out;
 }
 
-at::Tensor Files::take(const std::string& name, at::IntArrayRef wanted) {
+void Files::check_sizes(const std::string& name, at::IntArrayRef wanted) const {
   if (auto known = sizes(name); known && *known != wanted.vec())
     refuse("tensor \"" + name + "\" has shape " + c10::str(at::IntArrayRef(*known)) + " where the configuration asks for " +
            c10::str(wanted));
+}
+
+at::Tensor Files::take(const std::string& name, at::IntArrayRef wanted) {
+  check_sizes(name, wanted);
   return take_any_shape(name);
+}
+
+at::Tensor Files::take_by_columns(const std::string& name, int64_t rows, int64_t columns) {
+  check_sizes(name, {rows, columns});
+  const std::byte* floats = floats_of(name);
+  if (!floats) return take_any_shape(name).t().contiguous().t();
+  taken_.insert(name);
+  at::Tensor out = at::empty({columns, rows}, at::kFloat);
+  if (!turn_floats(floats, rows, columns, out.mutable_data_ptr<float>())) refuse("tensor \"" + name + "\" holds NaN or infinity");
+  return out.t();
 }
 
 void Files::refuse_rest() const {

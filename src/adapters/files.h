@@ -26,13 +26,17 @@ class Files {
   bool has(const std::string& name) const;
   // In f32 (f64 stays), with memory of its own. Refuses a tensor that is missing, of another shape, or not finite.
   at::Tensor take(const std::string& name, at::IntArrayRef sizes);
+  // A matrix whose columns lie together.
+  at::Tensor take_by_columns(const std::string& name, int64_t rows, int64_t columns);
   at::Tensor take_any_shape(const std::string& name);
   void refuse_rest() const;
 
  private:
   std::vector<std::string> names() const;
   std::optional<std::vector<int64_t>> sizes(const std::string& name) const;  // nothing: there is none of that name
-  at::Tensor copy(const std::string& name) const;
+  void check_sizes(const std::string& name, at::IntArrayRef wanted) const;
+  const std::byte* floats_of(const std::string& name) const;  // nothing: of another type, or no file's
+  at::Tensor converted(const std::string& name) const;        // a copy, in f32 unless it is f64
 
   std::optional<formats::Safetensors> file_;
   std::map<std::string, at::Tensor> tensors_;

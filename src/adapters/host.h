@@ -8,6 +8,10 @@
 
 #include "adapters/part.h"
 
+namespace torch::nn {
+class Module;
+}
+
 namespace tenon::adapters {
 
 class Host {
@@ -17,8 +21,11 @@ class Host {
   // From now on layers go through the bank of that number. `trained` has a tensor a layer; `standard` are the rows of calls without any.
   virtual void attach(int64_t bank, const at::Tensor& standard, const std::vector<at::Tensor>& trained) = 0;
   virtual void detach() = 0;
+  // Throws if layers no longer go through the bank.
+  virtual void need_attached() const {}
 };
 
 std::unique_ptr<Host> make_host(std::shared_ptr<Model> model);
+std::unique_ptr<Host> make_host(std::shared_ptr<torch::nn::Module> tree);
 
 }  // namespace tenon::adapters

@@ -72,7 +72,7 @@ TENON_INLINE void reduce(const float* x, int64_t inputs, const float* a, int64_t
 }
 
 // Outputs [0, kVectors * kLanes): y[t] += outer * sum over ranks of sums[t] b. Many vectors for one token, since rows of b are read once;
-// one vector for many tokens.
+// two vectors for many tokens.
 template <int kLanes, int kVectors, int kCount, bool kOuter>
 TENON_INLINE void spread(const float* sums, int64_t rank, const float* b, int64_t b_stride, const float* outer, float* y, int64_t outputs) {
   using V = typename Lanes<kLanes>::Type;

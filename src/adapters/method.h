@@ -21,6 +21,9 @@ struct Loaded {
 using LoadMethod = Loaded (*)(const formats::Config& config, Files& files, const std::vector<Layer>& layers,
                               const std::vector<size_t>& targets);
 
+// For patterns, which must match one of them.
+std::vector<std::string> paths_of(const std::vector<Layer>& layers, const std::vector<size_t>& targets);
+
 // The method has no meaning on such a layer.
 [[noreturn]] void refuse_layer(const Layer& layer, const std::string& method);
 

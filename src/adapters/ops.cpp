@@ -136,8 +136,7 @@ struct TrainFinish : torch::autograd::Function<TrainFinish> {
   static Tensor forward(AutogradContext* context, const Tensor& y, const Tensor& x, const Tensor& pin, const Tensor& trained, int64_t bank,
                         int64_t layer) {
     const Layer& base = Core::find(bank)->layer(static_cast<size_t>(layer));
-    bool trains = base.base.weight.requires_grad() || (base.base.bias.defined() && base.base.bias.requires_grad());
-    if (trains && Acting(pin, bank, layer, y.size(0)).uses_base())
+    if (base.trains() && Acting(pin, bank, layer, y.size(0)).uses_base())
       throw UserError(ErrorCode::adapter, base.path + " trains itself, under an adapter that would have to know of it");
     at::AutoDispatchBelowADInplaceOrView below;
     context->save_for_backward({y, x, pin, trained});

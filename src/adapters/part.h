@@ -19,6 +19,10 @@ struct Base {
   at::Tensor weight, bias;
 };
 
+inline bool asks(const Base& base) {
+  return (base.weight.defined() && base.weight.requires_grad()) || (base.bias.defined() && base.bias.requires_grad());
+}
+
 // A layer of the base model.
 struct Layer {
   std::string path;  // from the model down, as PEFT has it
@@ -26,7 +30,9 @@ struct Layer {
   Base base;
   int64_t stride = 1, padding = 0;
   double epsilon = 0;
+  Base own = {};  // as the user's program has them, if these are other tensors over the same memory
 
+  bool trains() const { return asks(base) || asks(own); }
   bool is_linear() const { return kind == Kind::linear || kind == Kind::turned_linear; }
   bool is_norm() const { return kind == Kind::layer_norm || kind == Kind::rms_norm; }
   int64_t inputs() const { return base.weight.size(kind == Kind::turned_linear ? 0 : 1); }
@@ -66,6 +72,7 @@ class Part {
   virtual at::Tensor turn(const at::Tensor& x, const at::Tensor& ready, const Layer& layer) const { return x; }
   // True: it turns the weight instead, since the layer sees several places at once; `merged` says how.
   virtual bool turns_weight(const Layer& layer) const { return false; }
+  bool turns_input(const Layer& layer) const { return turns() && !turns_weight(layer); }
   // Of several, whether the last one named is the first to turn.
   virtual bool turns_in_reverse() const { return false; }
   // Behind it: `x` as the layer was given it, `y` the base layer's result or what earlier parts made of it.

@@ -120,12 +120,11 @@ at::Tensor Core::pin(const at::Tensor& rows) {
     values[static_cast<size_t>(i) + 1] = static_cast<int64_t>(now->standard);
     if (from[i] == kStandard) continue;
     Row row = std::bit_cast<Row>(from[i]);
-    std::string which = "row " + std::to_string(i);
-    if (row.bank != static_cast<uint16_t>(number_)) throw UserError(ErrorCode::adapter, which + " is of another model's bank");
+    auto refuse = [&](const std::string& why) { throw UserError(ErrorCode::adapter, "row " + std::to_string(i) + why); };
+    if (row.bank != static_cast<uint16_t>(number_)) refuse(" is of another model's bank");
     if (row.entry >= now->entries.size() || now->entries[row.entry].is_free || now->entries[row.entry].generation != row.generation)
-      throw UserError(ErrorCode::adapter, which + " names an adapter that was removed since the rows were made");
-    if (now->is_merged && row.entry != 0)
-      throw UserError(ErrorCode::adapter, which + " names an adapter while others are merged; unmerge them first");
+      refuse(" names an adapter that was removed since the rows were made");
+    if (now->is_merged && row.entry != 0) refuse(" names an adapter while others are merged; unmerge them first");
     values[static_cast<size_t>(i) + 1] = row.entry;
   }
   values[0] = now->number;

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -20,7 +21,8 @@ struct Adapter {
   std::vector<std::vector<PartPointer>> parts;             // by layer, in the order in which they act
   std::vector<std::pair<std::string, at::Tensor>> shared;  // tensors of the file that belong to no part
   double factor = 1;
-  std::vector<std::vector<int64_t>> trained;  // where each part's parameters begin in what its layer trains; empty: it does not train
+  std::map<std::string, std::vector<bool>> ranks;  // by path, those that training left, which alone are saved; empty: all
+  std::vector<std::vector<int64_t>> trained;       // where each part's parameters begin in what its layer trains; empty: it does not train
 
   bool has_scale() const;
 };

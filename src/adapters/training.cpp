@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 
@@ -66,6 +67,15 @@ void settle(Adapter& adapter) {
     }
 }
 
+// No method drops anything yet.
+void refuse_dropout(const Adapter& adapter) {
+  const auto config = nlohmann::json::parse(adapter.config);
+  for (const auto& [field, value] : config.items())
+    if (field.ends_with("dropout") && value.is_number() && value != 0)
+      throw UserError(ErrorCode::adapter, "the adapter \"" + adapter.name + "\" asks for " + field + " " + value.dump() +
+                                              ", which training does not support; make it 0 in adapter_config.json");
+}
+
 constexpr int64_t kLeast = 2;  // sizes 0 and 1 would be programs of their own
 
 }  // namespace
@@ -114,12 +124,14 @@ std::vector<std::string> Training::names() const {
 
 std::vector<AdapterPointer> Training::train(const std::vector<AdapterPointer>& wanted, const std::vector<AdapterPointer>& before,
                                             const std::vector<Layer>& layers) {
-  for (const AdapterPointer& adapter : wanted)
+  for (const AdapterPointer& adapter : wanted) {
+    refuse_dropout(*adapter);
     for (const auto& parts : adapter->parts)
       for (const PartPointer& part : parts)
         for (const auto& [name, tensor] : part->tensors())
           if (tensor.scalar_type() != at::kFloat)
             throw UserError(ErrorCode::adapter, "the adapter \"" + adapter->name + "\" is not f32, which alone trains");
+  }
   // Those that trained keep what they learnt, in memory of their own.
   std::vector<std::shared_ptr<Adapter>> out;
   for (const AdapterPointer& adapter : before) {
@@ -152,10 +164,11 @@ std::vector<AdapterPointer> Training::train(const std::vector<AdapterPointer>& w
         if (tensors.empty()) continue;
         auto twin = std::find_if(places[flat].begin(), places[flat].end(),
                                  [&](const Place& place) { return place.tensor.is_same(tensors[0].second); });
-        bool is_shared = tensors[0].first.empty() && twin != places[flat].end();
-        if (is_shared) adapter->trained[i].back() = twin->first;
+        if (tensors[0].first.empty() && twin != places[flat].end()) {
+          adapter->trained[i].back() = twin->first;
+          continue;
+        }
         for (const auto& [name, tensor] : tensors) {
-          if (is_shared) continue;
           places[flat].push_back({tensor, ends[flat]});
           ends[flat] += tensor.numel();
         }

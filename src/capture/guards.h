@@ -67,6 +67,7 @@ class Guards {
     bool defined = false;
     bool offset_matters = false;
     bool requires_grad = false, leaf = false, plain = true, inference = false;
+    c10::DispatchKeySet keys;  // who comes by when it is computed with
     Geometry geometry;
   };
   // What a tensor of the state looked like, packed for the check on every call. If it differs, the

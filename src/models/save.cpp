@@ -33,11 +33,7 @@ void save_model(const Model& model, const std::string& path, int64_t shard_bytes
       if (std::string name = model.file_name(item.key()); !name.empty()) tensors.emplace_back(name, item.value().detach().contiguous());
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<formats::TensorView> views;
-  for (const auto& [name, tensor] : tensors)
-    views.push_back({name,
-                     models::file_type(tensor.scalar_type()),
-                     tensor.sizes().vec(),
-                     {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}});
+  for (const auto& [name, tensor] : tensors) views.push_back(models::view_of(name, tensor));
   directory.write("config.json", with_type(model.config(), tensors.front().second.scalar_type()));
   if (!model.generation_config().empty()) directory.write("generation_config.json", model.generation_config());
   formats::write_weights(directory, views, formats::Metadata{{"format", "pt"}}, static_cast<uint64_t>(shard_bytes));

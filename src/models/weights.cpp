@@ -62,10 +62,21 @@ std::optional<at::ScalarType> scalar_type(formats::Dtype dtype) {
   return std::nullopt;
 }
 
+namespace {
+
 formats::Dtype file_type(at::ScalarType type) {
   for (const Pair& pair : kTypes)
     if (pair.tensor == type) return pair.file;
   throw UserError(ErrorCode::format, std::string("tensors of type ") + c10::toString(type) + " cannot be saved");
+}
+
+}  // namespace
+
+formats::TensorView view_of(const std::string& name, const at::Tensor& tensor) {
+  return {name,
+          file_type(tensor.scalar_type()),
+          tensor.sizes().vec(),
+          {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}};
 }
 
 at::Tensor FileWeights::take(const std::string& name, at::IntArrayRef sizes) {

@@ -28,6 +28,7 @@ class FileWeights : public Weights::Source {
 
 // The type of a tensor in a file; nothing if libtorch computes with no such type.
 std::optional<at::ScalarType> scalar_type(formats::Dtype dtype);
-formats::Dtype file_type(at::ScalarType type);
+// A contiguous tensor as a file has it.
+formats::TensorView view_of(const std::string& name, const at::Tensor& tensor);
 
 }  // namespace tenon::models

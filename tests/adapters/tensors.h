@@ -31,11 +31,7 @@ inline std::map<std::string, at::Tensor> read_tensors(const std::filesystem::pat
 
 inline void write_tensors(const std::map<std::string, at::Tensor>& tensors, const std::string& directory, const std::string& name) {
   std::vector<formats::TensorView> views;
-  for (const auto& [key, tensor] : tensors)
-    views.push_back({key,
-                     models::file_type(tensor.scalar_type()),
-                     tensor.sizes().vec(),
-                     {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}});
+  for (const auto& [key, tensor] : tensors) views.push_back(models::view_of(key, tensor));
   formats::write_safetensors(formats::Directory(directory), name, views, formats::Metadata{{"format", "pt"}});
 }
 

@@ -148,10 +148,47 @@ int combine(char** arguments) {
   return 0;
 }
 
+// train BASE ADAPTER: what is said to it.
+int train(char** arguments) {
+  auto model = load_model(arguments[0]);
+  Bank bank(model);
+  bank.load("good", arguments[1]);
+  bank.train({"good"});
+  std::printf("trains\n");
+  return 0;
+}
+
+// ranks BASE INPUT ADAPTER OUT BACKEND STEPS: trains an AdaLoRA adapter by plain steps down its gradients, and saves it.
+int ranks(char** arguments) {
+  auto model = load_model(arguments[0]);
+  at::Tensor input = read_tensors(arguments[1]).at("input");
+  Bank bank(model);
+  bank.load("good", arguments[2]);
+  bank.use("good");
+  bank.train({"good"});
+  auto compiled = compile(model, {.backend = arguments[4], .fullgraph = true});
+  size_t recorded = 0, graphs = 0;
+  for (int step = 1; step <= std::atoi(arguments[5]); ++step) {
+    if (step == 5) recorded = stats().recorded, graphs = stats().graphs;
+    at::Tensor loss = compiled(input).pow(2).mean() + bank.penalty("good");
+    loss.backward();
+    at::NoGradGuard no_grad;
+    auto parameters = bank.parameters("good");
+    for (const NamedTensor& parameter : parameters) at::Tensor(parameter.value()).sub_(parameter.value().grad(), 0.05);
+    bank.allocate_ranks("good", step);
+    for (const NamedTensor& parameter : parameters) parameter.value().mutable_grad() = at::Tensor();
+  }
+  std::printf("recorded %zu graphs %zu\n", stats().recorded - recorded, stats().graphs - graphs);
+  bank.save("good", arguments[3]);
+  return 0;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) try {
   if (count == 4 && std::string(arguments[1]) == "load") return load(arguments + 2);
+  if (count == 4 && std::string(arguments[1]) == "train") return train(arguments + 2);
+  if (count == 8 && std::string(arguments[1]) == "ranks") return ranks(arguments + 2);
   if (count == 12 && std::string(arguments[1]) == "combine") return combine(arguments + 2);
   if (count < 6) return std::fprintf(stderr, "usage: adapters_tool BASE INPUTS ADAPTER_1 ADAPTER_2 OUT [BACKEND]\n"), 2;
   std::string out = arguments[5];

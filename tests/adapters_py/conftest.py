@@ -1,6 +1,5 @@
 """Goldens: a tiny base a family, two adapters a case, saved by the real PEFT, and what PEFT computes with them in f64."""
 import copy
-import json
 import zlib
 
 import peft

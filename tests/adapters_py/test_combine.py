@@ -1,5 +1,4 @@
 """Weighted combination beside PEFT's add_weighted_adapter, where that is right; a refusal or the exact sum where it is not."""
-import copy
 import os
 import subprocess
 
@@ -9,7 +8,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from conftest import FAMILIES, exact, seed
+from conftest import exact, seed
 
 TOOL = os.environ["TENON_ADAPTERS_TOOL"]
 TYPES = ("linear", "cat", "svd", "ties", "dare_linear", "dare_ties", "magnitude_prune", "ties_svd", "dare_linear_svd", "dare_ties_svd", "magnitude_prune_svd")
@@ -26,12 +25,16 @@ SOURCES = {
 }
 
 
+def load(goldens, family):
+    kinds = {"resnet": transformers.ResNetForImageClassification, "gpt2": transformers.GPT2LMHeadModel}
+    return kinds.get(family, transformers.LlamaForCausalLM).from_pretrained(goldens / "base" / family)
+
+
 @pytest.fixture(scope="session")
 def sources(goldens):
     for name, (family, kind, both, second) in SOURCES.items():
-        base = {"resnet": transformers.ResNetForImageClassification, "gpt2": transformers.GPT2LMHeadModel}.get(family, transformers.LlamaForCausalLM)
         for adapter, fields in (("adapter_1", both), ("adapter_2", {**both, **second})):
-            model = base.from_pretrained(goldens / "base" / family)
+            model = load(goldens, family)
             seed(name + adapter)
             model = peft.get_peft_model(model, kind(**fields), adapter_name=adapter)
             with torch.no_grad():
@@ -51,8 +54,7 @@ def ours(goldens, name, out, kind, weights=(0.7, -0.4), density=0.6, sign="total
 
 def theirs(goldens, name, kind, weights=(0.7, -0.4), density=0.6, sign="total"):
     family = SOURCES[name][0]
-    base = {"resnet": transformers.ResNetForImageClassification, "gpt2": transformers.GPT2LMHeadModel}.get(family, transformers.LlamaForCausalLM)
-    model = peft.PeftModel.from_pretrained(base.from_pretrained(goldens / "base" / family), goldens / "combine" / name / "adapter_1", adapter_name="adapter_1")
+    model = peft.PeftModel.from_pretrained(load(goldens, family), goldens / "combine" / name / "adapter_1", adapter_name="adapter_1")
     model.load_adapter(goldens / "combine" / name / "adapter_2", "adapter_2")
     inject = model.base_model.inject_adapter
 
@@ -81,7 +83,6 @@ def test_sum(sources, tmp_path, name, kind):
     """A3: each type gives PEFT's numbers, random ones from the same seed."""
     compare(ours(sources, name, tmp_path, kind), tmp_path, theirs(sources, name, kind))
     # PEFT reads what we made of it.
-    family = SOURCES[name][0]
     saved = peft.PeftConfig.from_pretrained(tmp_path / "sum")
     assert saved.r == saved.lora_alpha == (8 if kind == "cat" else 4)
 
@@ -102,7 +103,7 @@ def test_rslora_is_exact(sources, tmp_path, kind):
 
 
 def alone(goldens, name):
-    model = peft.PeftModel.from_pretrained(transformers.LlamaForCausalLM.from_pretrained(goldens / "base" / SOURCES[name][0]), goldens / "combine" / name / "adapter_1")
+    model = peft.PeftModel.from_pretrained(load(goldens, SOURCES[name][0]), goldens / "combine" / name / "adapter_1")
     with torch.no_grad():
         return exact(model).eval()(load_file(goldens / "inputs" / f"{SOURCES[name][0]}.safetensors")["input"]).logits
 

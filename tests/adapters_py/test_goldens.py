@@ -3,12 +3,11 @@ import json
 import os
 import subprocess
 
-import peft
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from conftest import CASES, ROWS
+from conftest import CASES
 
 TOOL = os.environ["TENON_ADAPTERS_TOOL"]
 BACKENDS = ("eager", "native")

@@ -107,6 +107,18 @@ def test_convolutions(goldens, tmp_path):
     assert done.returncode == 1 and "1 x 1" in done.stderr
 
 
+@pytest.mark.parametrize("case, field", [("lora", "lora_dropout"), ("adalora", "lora_dropout"), ("vera", "vera_dropout"), ("loha", "rank_dropout"), ("lokr", "module_dropout"), ("boft", "boft_dropout")])
+def test_dropout(goldens, tmp_path, case, field):
+    """It loads, since it means nothing there, and does not train."""
+    config = json.loads((goldens / case / "adapter_1/adapter_config.json").read_text())
+    config[field] = 0.1
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config))
+    shutil.copy(goldens / case / "adapter_1/adapter_model.safetensors", tmp_path)
+    assert load(goldens, "llama", tmp_path).stdout == "loaded\n"
+    done = subprocess.run([TOOL, "train", str(goldens / "base/llama"), str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 1 and field in done.stderr, done.stdout + done.stderr
+
+
 def test_good(goldens):
     """The same way, and nothing is refused."""
     done = load(goldens, "llama", goldens / "lora/adapter_1")

@@ -5,7 +5,6 @@ import subprocess
 
 import peft
 import pytest
-import torch
 
 from conftest import CASES, seed
 

@@ -16,11 +16,17 @@ AdaloraConfig::AdaloraConfig(const formats::Config& config) : first_rank(config.
       left[name.substr(0, name.size() - kEnd.size())] = std::count(flags.begin(), flags.end(), true);
     }
   }
-  // Of training alone; `r` is not used at all.
-  for (const char* name : {"r", "target_r", "tinit", "tfinal", "deltaT", "total_step"})
-    if (config.has(name)) config.any(name);
-  for (const char* name : {"beta1", "beta2", "orth_reg_weight", "lora_dropout"})
-    if (config.has(name)) config.any(name);
+  constexpr int64_t kMost = int64_t{1} << 40;
+  target_rank = config.integer_or("target_r", 8, 1, 1 << 16);
+  tinit = config.integer_or("tinit", 0, 0, kMost);
+  tfinal = config.integer_or("tfinal", 0, 0, kMost);
+  delta_t = config.integer_or("deltaT", 1, 1, kMost);
+  total_step = config.has("total_step") ? config.integer("total_step", 1, kMost) : 0;
+  beta1 = config.number_or("beta1", 0.85, 0, 1);
+  beta2 = config.number_or("beta2", 0.85, 0, 1);
+  orthogonal_weight = config.number_or("orth_reg_weight", 0.5, 0, 1e9);
+  config.number_or("lora_dropout", 0, 0, 1);  // training with it is refused
+  if (config.has("r")) config.any("r");       // is not used at all
   config.boolean_or("fan_in_fan_out", false);
   if (config.has("init_lora_weights") && !config.any("init_lora_weights").is_boolean())
     config.fail("init_lora_weights", "is not true or false, which may change the weights of the base");

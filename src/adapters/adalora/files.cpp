@@ -1,8 +1,20 @@
+#include <ATen/ops/tensor.h>
+
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "adapters/adalora/adalora.h"
+#include "base/error.h"
+#include "formats/json.h"
 
 namespace tenon::adapters {
+
+AdaloraConfig adalora_config(const Adapter& adapter) {
+  formats::Config config(formats::parse_json(adapter.config, "adapter_config.json"), "adapter_config.json");
+  if (config.text("peft_type") != "ADALORA")
+    throw UserError(ErrorCode::adapter, "the adapter \"" + adapter.name + "\" is not of AdaLoRA, which alone allocates ranks");
+  return AdaloraConfig(config);
+}
 
 Loaded load_adalora(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets) {
   AdaloraConfig adalora(config);
@@ -15,10 +27,27 @@ Loaded load_adalora(const formats::Config& config, Files& files, const std::vect
     if (layer.kind == Kind::embedding || layer.is_norm()) refuse_layer(layer, "AdaLoRA");
     std::string at = kPrefix + layer.path + ".";
     int64_t r = adalora.rank(layer.path), in = layer.base.weight.numel() / layer.outputs();
-    at::Tensor a = files.take(at + "lora_A", {r, in}), e = files.take(at + "lora_E", {r, 1});
-    out.parts[i] = {make_adalora(a, e, files.take(at + "lora_B", {layer.outputs(), r}), adalora.scale)};
+    at::Tensor a = files.take_by_columns(at + "lora_A", r, in), e = files.take(at + "lora_E", {r, 1});
+    out.parts[i] = {make_adalora(a, e, files.take_by_columns(at + "lora_B", layer.outputs(), r), adalora.scale)};
   }
   return out;
+}
+
+void leave_ranks(const Adapter& adapter, std::map<std::string, at::Tensor>& tensors, std::string& config) {
+  if (adapter.ranks.empty()) return;
+  auto json = nlohmann::ordered_json::parse(config);
+  for (const auto& [path, left] : adapter.ranks) {
+    json["rank_pattern"][path + ".lora_E"] = left;
+    std::vector<int64_t> places;
+    for (size_t i = 0; i < left.size(); ++i)
+      if (left[i]) places.push_back(static_cast<int64_t>(i));
+    at::Tensor chosen = at::tensor(places, at::kLong);
+    for (const char* name : {".lora_A", ".lora_E", ".lora_B"}) {
+      at::Tensor& tensor = tensors.at(kPrefix + path + name);
+      tensor = tensor.index_select(name == std::string(".lora_B") ? 1 : 0, chosen);
+    }
+  }
+  config = json.dump(2);
 }
 
 }  // namespace tenon::adapters

@@ -5,10 +5,8 @@ namespace tenon::adapters {
 Loaded load_loha(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets) {
   LycorisConfig loha(config);
   Loaded out;
-  std::vector<std::string> paths;
   for (size_t i : targets) {
     const Layer& layer = layers[i];
-    paths.push_back(layer.path);
     if (layer.kind != Kind::linear && layer.kind != Kind::conv2d) refuse_layer(layer, "LoHa");
     std::string at = kPrefix + layer.path + ".hada_";
     int64_t r = loha.rank(layer.path);
@@ -23,6 +21,7 @@ Loaded load_loha(const formats::Config& config, Files& files, const std::vector<
     LohaFactor first = factor("1");
     out.parts[i] = {make_loha(first, factor("2"), loha.scale(layer.path))};
   }
+  auto paths = paths_of(layers, targets);
   loha.ranks.need_matches(paths);
   loha.alphas.need_matches(paths);
   return out;

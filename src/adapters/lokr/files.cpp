@@ -5,10 +5,8 @@ namespace tenon::adapters {
 Loaded load_lokr(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets) {
   LokrConfig lokr(config);
   Loaded out;
-  std::vector<std::string> paths;
   for (size_t i : targets) {
     const Layer& layer = layers[i];
-    paths.push_back(layer.path);
     if (layer.kind != Kind::linear && layer.kind != Kind::conv2d) refuse_layer(layer, "LoKr");
     std::string at = kPrefix + layer.path + ".lokr_";
     int64_t r = lokr.rank(layer.path);
@@ -30,6 +28,7 @@ Loaded load_lokr(const formats::Config& config, Files& files, const std::vector<
     }
     out.parts[i] = {make_lokr(first, second, lokr.scale(layer.path))};
   }
+  auto paths = paths_of(layers, targets);
   lokr.ranks.need_matches(paths);
   lokr.alphas.need_matches(paths);
   return out;

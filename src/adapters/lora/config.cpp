@@ -27,7 +27,7 @@ LoraConfig::LoraConfig(const formats::Config& config)
       ranks(config, "rank_pattern"),
       alphas(config, "alpha_pattern") {
   check_start(config);
-  config.number_or("lora_dropout", 0, 0, 1);  // of training
+  config.number_or("lora_dropout", 0, 0, 1);  // training with it is refused
   if (dora && bias_on_b) config.fail("lora_bias", "does not go with use_dora");
   config.boolean_or("fan_in_fan_out", false);  // how a weight lies is the layer's own knowledge
 }

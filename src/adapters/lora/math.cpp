@@ -151,7 +151,8 @@ std::shared_ptr<const Lora> make_plain(const LoraConfig& config, Files& files, c
   switch (layer.kind) {
     case Kind::linear:
     case Kind::turned_linear: {
-      at::Tensor a = files.take(at + "lora_A.weight", {r, layer.inputs()}), b = files.take(at + "lora_B.weight", {layer.outputs(), r});
+      at::Tensor a = files.take_by_columns(at + "lora_A.weight", r, layer.inputs());
+      at::Tensor b = files.take_by_columns(at + "lora_B.weight", layer.outputs(), r);
       return std::make_shared<LoraLinear>(a, b, config.bias_on_b ? files.take(at + "lora_B.bias", {layer.outputs()}) : at::Tensor(), scale);
     }
     case Kind::embedding: {
