@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""bench/decode.py [--model llama12|llama1b] [--types f32,bf16] [--parts decode,prefill,load,first] [--beside eager,compiled,llama.cpp]
+"""bench/decode.py [--model llama12|llama1b] [--types f32,bf16] [--parts decode,prefill,load,first] [--beside eager,compiled,llama.cpp,openvino]
                 [--tokens N] [--rounds N] [--json PATH]
 
 Decoding, batch 1 (tokens a second of greedy decoding), prefill, loading and the first token. The models are made by Transformers from
 a fixed seed: a Llama of 12 layers, 768 wide, and one of 22 layers, 2048 wide, 1.1 billion weights, in shards. Each system in a process
-of its own, in turn, two threads; medians. llama.cpp needs the packages llama-cpp-python and gguf.
+of its own, in turn, two threads; medians. llama.cpp needs the packages llama-cpp-python and gguf, OpenVINO openvino.
 """
 import argparse
 import json
@@ -144,9 +144,75 @@ def run_llama_cpp(name, kind, tokens):
     return statistics.median(rates[1:])
 
 
+def run_openvino(name, kind, tokens):
+    """A step written for it: keys and values are states of the model, which it appends to."""
+    import numpy
+    import openvino
+    import torch
+    import transformers
+    from openvino.passes import Manager, MakeStateful
+    model = transformers.LlamaForCausalLM.from_pretrained(make(name, kind), dtype=torch.float32).eval()
+    config = model.config
+    heads, kv_heads, size = config.num_attention_heads, config.num_key_value_heads, config.hidden_size // config.num_attention_heads
+    turns = config.rope_parameters["rope_theta"] ** (-torch.arange(0, size, 2) / size)
+
+    class Step(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def forward(self, ids, positions, *past):
+            angles = positions[:, None].float() * turns
+            angles = torch.cat([angles, angles], -1)
+            rotate = lambda t: t * angles.cos() + torch.cat([-t[..., size // 2:], t[..., :size // 2]], -1) * angles.sin()
+            x, present = self.model.model.embed_tokens(ids), []
+            split = lambda t, count: t.view(1, -1, count, size).transpose(1, 2)
+            for i, layer in enumerate(self.model.model.layers):
+                h, a = layer.input_layernorm(x), layer.self_attn
+                keys = torch.cat([past[2 * i], rotate(split(a.k_proj(h), kv_heads))], 2)
+                values = torch.cat([past[2 * i + 1], split(a.v_proj(h), kv_heads)], 2)
+                present += [keys, values]
+                all_heads = lambda t: t[:, :, None].expand(1, kv_heads, heads // kv_heads, t.shape[2], size).reshape(1, heads, t.shape[2], size)
+                out = torch.nn.functional.scaled_dot_product_attention(rotate(split(a.q_proj(h), heads)), all_heads(keys), all_heads(values))
+                x = x + a.o_proj(out.transpose(1, 2).reshape(1, -1, config.hidden_size))
+                x = x + layer.mlp(layer.post_attention_layernorm(x))
+            return self.model.lm_head(self.model.model.norm(x[:, -1:])), *present
+
+    past = [torch.zeros(1, kv_heads, 3, size) for _ in range(2 * config.num_hidden_layers)]
+    shapes = [[1, -1], [-1]] + [[1, kv_heads, -1, size]] * len(past)
+    with torch.no_grad():
+        converted = openvino.convert_model(Step().eval(), example_input=(torch.full((1, 2), 5), torch.arange(2), *past), input=shapes)
+    pairs = {}
+    for i in range(len(past)):
+        converted.inputs[2 + i].get_tensor().set_names({f"past{i}"})
+        converted.outputs[1 + i].get_tensor().set_names({f"present{i}"})
+        pairs[f"past{i}"] = f"present{i}"
+    manager = Manager()
+    manager.register_pass(MakeStateful(pairs))
+    manager.run_passes(converted)
+    step = openvino.Core().compile_model(converted, "CPU", {"INFERENCE_NUM_THREADS": 2, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": kind}).create_infer_request()
+    rates, text = [], []
+    for _ in range(4):
+        step.reset_state()
+        for state in step.query_state():
+            state.state = openvino.Tensor(numpy.zeros((1, kv_heads, 0, size), numpy.float32))
+        call = lambda ids, first: int(step.infer([numpy.array([ids]), numpy.arange(first, first + len(ids))])[0][0, -1].argmax())
+        token, text = 5, []
+        for i in range(PROMPT):
+            token = call([5], i)
+        start = time.perf_counter()
+        for i in range(tokens):
+            text.append(token)
+            token = call([token], PROMPT + i)
+        rates.append(tokens / (time.perf_counter() - start))
+    print("tokens:", *text[:12], file=sys.stderr)
+    return statistics.median(rates[1:])
+
+
 def theirs(way, name, kind, tokens):
     """Runs in a process of its own."""
-    rate = run_llama_cpp(name, kind, tokens) if way == "llama.cpp" else run_transformers(name, kind, tokens, way == "compiled")
+    ways = {"llama.cpp": run_llama_cpp, "openvino": run_openvino}
+    rate = ways[way](name, kind, tokens) if way in ways else run_transformers(name, kind, tokens, way == "compiled")
     print(json.dumps({"tokens_per_second": rate}))
 
 
