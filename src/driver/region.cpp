@@ -1,5 +1,7 @@
 #include "driver/region.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -144,6 +146,7 @@ void Region::record(const Leaves& given, const std::function<Outcome()>& body) {
   ++counts_.recorded;
   counts_.program_ops = recording->tape().calls;
   learn(past, std::move(recording));
+  malloc_trim(0);  // a recording holds all that the program computes; the allocator alone keeps such pages for ever
 }
 
 void Region::note_breaks(const driver::Recording& recording) {
