@@ -45,7 +45,9 @@ TENON_AVX512 inline __m256i rounded(__m512 v) {
   return _mm512_cvtepi32_epi16(out);
 }
 
-// Sixteen rows of right at a time, along k.
+// Sixteen rows of right at a time, along k. Rows are too short for the CPU to see streams in them, so if they come from memory the place
+// in the rows that come next is asked for.
+template <bool kFar>
 TENON_AVX512 void run_turned(const Gemv& g, const float* left, const float* right, const float* row, float* out, int64_t begin,
                              int64_t end) {
   for (int64_t n = begin; n < end; n += kLanes) {
@@ -62,7 +64,10 @@ TENON_AVX512 void run_turned(const Gemv& g, const float* left, const float* righ
       for (; k + kLanes <= g.k; k += kLanes) {
         __m512 some = _mm512_loadu_ps(x + k);
 #pragma GCC unroll 16
-        for (int i = 0; i < kLanes; ++i) sums[i] = _mm512_fmadd_ps(some, _mm512_loadu_ps(rows[i] + k), sums[i]);
+        for (int i = 0; i < kLanes; ++i) {
+          if (kFar) _mm_prefetch(reinterpret_cast<const char*>(rows[i] + kLanes * g.k + k), _MM_HINT_T1);
+          sums[i] = _mm512_fmadd_ps(some, _mm512_loadu_ps(rows[i] + k), sums[i]);
+        }
       }
       if (k < g.k) {
         __mmask16 rest = first(g.k - k);
@@ -90,7 +95,6 @@ TENON_AVX512 void spread(const uint16_t* from, int64_t count, float* to) {
 
 // The sums of eight rows' products with x, which is spread.
 TENON_AVX512 inline void sum_rows(const uint16_t* const* rows, int64_t k, const float* x, __m512* sums) {
-  constexpr int64_t kAhead = 512;  // elements
   const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000));
   __m512 even[kStreams], odd[kStreams];
 #pragma GCC unroll 8
@@ -104,7 +108,7 @@ TENON_AVX512 inline void sum_rows(const uint16_t* const* rows, int64_t k, const 
     __m512 x0 = _mm512_loadu_ps(x + j), x1 = _mm512_loadu_ps(x + j + kLanes);
 #pragma GCC unroll 8
     for (int i = 0; i < kStreams; ++i) {
-      _mm_prefetch(reinterpret_cast<const char*>(rows[i] + j + kAhead), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(rows[i] + kStreams * k + j), _MM_HINT_T1);
       add(i, _mm512_loadu_si512(rows[i] + j), x0, x1);
     }
   }
@@ -194,7 +198,9 @@ bool has_gemv() {
 }
 
 void run_gemv(const Gemv& what, const float* left, const float* right, const float* row, float* out, int64_t begin, int64_t end) {
-  if (what.turned) run_turned(what, left, right, row, out, begin, end);
+  constexpr int64_t kNear = int64_t{1} << 16;  // elements that caches hold
+  if (what.turned && what.n * what.k > kNear) run_turned<true>(what, left, right, row, out, begin, end);
+  else if (what.turned) run_turned<false>(what, left, right, row, out, begin, end);
   else run_straight(what, left, right, row, out, begin, end);
 }
 
