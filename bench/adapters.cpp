@@ -6,11 +6,11 @@
 #include <tenon/generate.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <set>
 
-#include "base/clock.h"
 #include "bench/timing.h"
 
 using namespace tenon;
@@ -33,16 +33,19 @@ std::vector<std::string> split(const std::string& text) {
   return out;
 }
 
-// Times one case: a prompt alone, then one with steps behind it.
+// Times one case: until the first token, and the steps behind it.
 void measure(Generator& generate, const std::vector<std::vector<int64_t>>& prompts, int64_t steps, const std::optional<Rows>& rows,
              Case* to) {
-  GenerateOptions one{.max_new_tokens = 1, .stop = std::vector<int64_t>(), .rows = rows}, more = one;
-  more.max_new_tokens = 1 + steps;
-  double prefill = seconds_of([&] { generate(prompts, one); });
-  double all = steps > 0 ? seconds_of([&] { generate(prompts, more); }) : prefill;
+  double prefill = 0;
+  auto start = std::chrono::steady_clock::now();
+  auto since = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  generate(prompts, {.max_new_tokens = 1 + steps, .stop = std::vector<int64_t>(), .rows = rows}, [&](size_t, int64_t) {
+    if (prefill == 0) prefill = since();
+    return true;
+  });
   if (!to) return;
   to->prefill.push_back(prefill * 1e3);
-  if (steps > 0) to->decode.push_back((all - prefill) / static_cast<double>(steps) * 1e3);
+  if (steps > 0) to->decode.push_back((since() - prefill) / static_cast<double>(steps) * 1e3);
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ def make(base):
     import torch
     import transformers
     wanted = {f"lora{i}": (peft.LoraConfig, dict(r=16, target_modules=LINEARS)) for i in range(64)}
-    wanted |= {f"qv{i}": (peft.LoraConfig, dict(r=8, target_modules=["q_proj", "v_proj"])) for i in range(8)}
+    wanted |= {f"qv{i}": (peft.LoraConfig, dict(r=8, target_modules=["q_proj", "v_proj"])) for i in range(4)}
     wanted |= {f"all{i}": (peft.LoraConfig, dict(r=8, target_modules=LINEARS)) for i in range(4)}
     wanted |= {"rank2": (peft.LoraConfig, dict(r=2, target_modules=LINEARS))}
     wanted |= {"ia3": (peft.IA3Config, dict(target_modules=LINEARS, feedforward_modules=["down_proj"])),
@@ -49,24 +49,39 @@ def make(base):
         print(f"made {name}", end="\r", file=sys.stderr)
 
 
-def tool(name, *arguments):
+def make_for_tree():
+    """LoRA for the Llama of bench/models/llama.h, whose paths are its own."""
+    import peft
+    import safetensors.torch
+    import torch
+    for i in range(8):
+        where, tensors = HOME / f"tree{i}", {}
+        if (where / "adapter_model.safetensors").exists():
+            continue
+        torch.manual_seed(i)
+        for layer in range(12):
+            for name, outputs in (("q", 768), ("v", 256)):
+                path = f"base_model.model.blocks.{layer}.{name}.lora_"
+                tensors |= {path + "A.weight": 0.02 * torch.randn(8, 768), path + "B.weight": 0.01 * torch.randn(outputs, 8)}
+        peft.LoraConfig(r=8, lora_alpha=16, target_modules=["q", "v"]).save_pretrained(where)
+        safetensors.torch.save_file(tensors, where / "adapter_model.safetensors", metadata={"format": "pt"})
+
+
+def lines_of(name, *arguments):
+    """What one of our programs reports."""
     done = subprocess.run([str(decode.BUILD / "bench" / name), *map(str, arguments)], capture_output=True, text=True, env={**decode.os.environ, "OMP_NUM_THREADS": "2"})
     if done.returncode:
         sys.exit(f"bench/adapters.py: {done.stderr}")
-    return json.loads(done.stdout)
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def ours(base, rows, tokens, steps, rounds, cases):
-    command = [str(decode.BUILD / "bench/bench_adapters"), str(base), str(HOME), str(rows), str(tokens), str(steps), str(rounds)]
-    done = subprocess.run(command + [f"{name}={','.join(names)}" if names else name for name, names in cases.items()], capture_output=True, text=True,
-                          env={**decode.os.environ, "OMP_NUM_THREADS": "2"})
-    if done.returncode:
-        sys.exit(f"bench/adapters.py: {done.stderr}")
-    return {row.pop("case"): row for row in map(json.loads, done.stdout.splitlines())}
+    asked = [f"{name}={','.join(names)}" if names else name for name, names in cases.items()]
+    return {row.pop("case"): row for row in lines_of("bench_adapters", base, HOME, rows, tokens, steps, rounds, *asked)}
 
 
-def peft_rate(base, kind, names, rows, tokens, steps, rounds):
-    """Decoding with PEFT, each row its adapter: milliseconds a prefill and a step."""
+def peft_model(base, kind, names, rows, tokens):
+    """PEFT's model with these adapters, prompts, and each row's adapter."""
     import peft
     import torch
     import transformers
@@ -75,9 +90,15 @@ def peft_rate(base, kind, names, rows, tokens, steps, rounds):
     model = peft.PeftModel.from_pretrained(transformers.LlamaForCausalLM.from_pretrained(base, dtype=dtype), HOME / names[0], adapter_name=names[0])
     for name in names[1:]:
         model.load_adapter(HOME / name, name)
-    model.eval()
     ids = torch.tensor([[3 + (i * 7919 + k * 104729) % 31000 for k in range(tokens)] for i in range(rows)])
-    options = dict(input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, eos_token_id=None, pad_token_id=0, adapter_names=[names[i % len(names)] for i in range(rows)])
+    return model.eval(), ids, [names[i % len(names)] for i in range(rows)]
+
+
+def peft_rate(base, kind, names, rows, tokens, steps, rounds):
+    """Decoding with PEFT, each row its adapter: milliseconds a prefill and a step."""
+    import torch
+    model, ids, adapters = peft_model(base, kind, names, rows, tokens)
+    options = dict(input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, eos_token_id=None, pad_token_id=0, adapter_names=adapters)
     prefill, decoded = [], []
     with torch.no_grad():
         for i in range(rounds + 1):
@@ -93,16 +114,9 @@ def peft_rate(base, kind, names, rows, tokens, steps, rounds):
 
 def peft_compiled(base, names, rows, tokens, rounds):
     """Prefill of a mixed batch with PEFT under torch.compile: milliseconds."""
-    import peft
     import torch
-    import transformers
-    torch.set_num_threads(2)
-    model = peft.PeftModel.from_pretrained(transformers.LlamaForCausalLM.from_pretrained(base), HOME / names[0], adapter_name=names[0])
-    for name in names[1:]:
-        model.load_adapter(HOME / name, name)
-    model.eval()
-    ids = torch.tensor([[3 + (i * 7919 + k * 104729) % 31000 for k in range(tokens)] for i in range(rows)])
-    run = torch.compile(lambda x: model(input_ids=x, use_cache=False, logits_to_keep=1, adapter_names=[names[i % len(names)] for i in range(rows)]).logits)
+    model, ids, adapters = peft_model(base, "f32", names, rows, tokens)
+    run = torch.compile(lambda x: model(input_ids=x, use_cache=False, logits_to_keep=1, adapter_names=adapters).logits)
     times = []
     with torch.no_grad():
         for i in range(rounds + 2):
@@ -158,7 +172,7 @@ def main():
             rows = results[f"{kind} 64 rows"] = ours(base, 64, 32, 16, options.rounds, cases)
             # What 63 more adapters cost a step, by the time in which their bytes are read.
             bytes = 63 * (HOME / "lora0/adapter_model.safetensors").stat().st_size
-            read = bytes / (tool("bench_decode", base, kind, "decode")["gb_per_second"] * 1e6)
+            read = bytes / (lines_of("bench_decode", base, kind, "decode")[0]["gb_per_second"] * 1e6)
             rows["distinct"]["over_reading"] = (rows["distinct"]["decode_ms"] - rows["one"]["decode_ms"]) / read
         if "peft" in options.parts:
             for sort in ("qv", "all"):
@@ -175,9 +189,10 @@ def main():
     base = decode.make("llama12", "f32")
     make(base)
     if "bank" in options.parts:
-        results["bank"] = tool("bench_bank", base, HOME / "lora0", HOME / "rank2")
+        results["bank"] = lines_of("bench_bank", base, HOME / "lora0", HOME / "rank2")[0]
     if "train" in options.parts:
-        results["train"] = tool("bench_train", base, HOME, 8, 64, options.rounds)
+        make_for_tree()
+        results["train"] = lines_of("bench_train", HOME, 8, 64, options.rounds)[0]
     for title, rows in results.items():
         print(title)
         for name, row in rows.items():

@@ -1,9 +1,8 @@
-// Training LoRA on the query and value projections of a Llama: bench_train BASE ADAPTERS ROWS TOKENS ROUNDS. Three programs take turns, all
-// compiled, each with its own AdamW: LoRA written by hand in torch::nn; one adapter of a bank for all rows; and eight, a row each. ADAPTERS
-// holds qv0 to qv7. Prints one line of JSON: milliseconds a step, medians.
+// Training LoRA on the query and value projections of a Llama of torch::nn: bench_train ADAPTERS ROWS TOKENS ROUNDS. Three programs take
+// turns, all compiled, each with its own AdamW: LoRA written by hand; one adapter of a bank for all rows; and eight, a row each. ADAPTERS
+// holds tree0 to tree7. Prints one line of JSON: milliseconds a step, medians.
 #include <tenon/adapters.h>
 #include <tenon/control.h>
-#include <tenon/generate.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -16,16 +15,12 @@ using namespace tenon;
 
 namespace {
 
-constexpr int64_t kRank = 8, kVocabulary = 32000;
-
-at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& ids) {
-  return torch::nn::functional::cross_entropy(logits.slice(1, 0, -1).reshape({-1, kVocabulary}), ids.slice(1, 1).reshape(-1));
-}
+constexpr int64_t kRank = 8;
 
 // A model with a bank whose rows take the names in turn.
 struct Banked {
-  Banked(const std::string& base, const std::string& adapters, const std::vector<std::string>& names, int64_t count)
-      : model(load_causal_model(base)), bank(model) {
+  Banked(const std::string& adapters, const std::vector<std::string>& names, int64_t count) : model(bench::LlamaSizes{}), bank(model) {
+    for (at::Tensor& parameter : model->parameters()) parameter.set_requires_grad(false);
     std::vector<std::string> all;
     for (const std::string& name : names) bank.load(name, adapters + "/" + name);
     for (int64_t i = 0; i < count; ++i) all.push_back(names[static_cast<size_t>(i) % names.size()]);
@@ -34,7 +29,7 @@ struct Banked {
     for (const std::string& name : names)
       for (const NamedTensor& parameter : bank.parameters(name)) parameters.push_back(parameter.value());
   }
-  std::shared_ptr<CausalModel> model;
+  bench::Llama model;
   Bank bank;
   Rows rows{at::Tensor()};
   std::vector<at::Tensor> parameters;
@@ -52,21 +47,24 @@ double seconds_of_step(F&& loss, torch::optim::AdamW& optimizer) {
 }  // namespace
 
 int main(int count, char** arguments) try {
-  if (count != 6) return std::fprintf(stderr, "bench_train BASE ADAPTERS ROWS TOKENS ROUNDS\n"), 2;
-  int64_t rows = std::atol(arguments[3]), tokens = std::atol(arguments[4]);
-  int rounds = std::atoi(arguments[5]);
+  if (count != 5) return std::fprintf(stderr, "bench_train ADAPTERS ROWS TOKENS ROUNDS\n"), 2;
+  int64_t rows = std::atol(arguments[2]), tokens = std::atol(arguments[3]);
+  int rounds = std::atoi(arguments[4]);
   at::Tensor ids = at::arange(rows * tokens).mul(7919).remainder(31000).add(3).view({rows, tokens});
   bench::Llama by_hand(bench::LlamaSizes{.lora_rank = kRank});
   std::vector<at::Tensor> parameters;
   for (const at::Tensor& parameter : by_hand->parameters())
     if (parameter.requires_grad()) parameters.push_back(parameter);
   std::vector<std::string> names;
-  for (int i = 0; i < 8; ++i) names.push_back("qv" + std::to_string(i));
-  Banked one(arguments[1], arguments[2], {names[0]}, rows), eight(arguments[1], arguments[2], names, rows);
-  auto hand = compile([&](const at::Tensor& x) { return loss_of(by_hand->forward(x), x); }, {.fullgraph = true});
+  for (int i = 0; i < 8; ++i) names.push_back("tree" + std::to_string(i));
+  Banked one(arguments[1], {names[0]}, rows), eight(arguments[1], names, rows);
+  auto hand = compile([&](const at::Tensor& x) { return by_hand->loss(x); }, {.fullgraph = true});
   auto through = [](Banked& banked) {
-    return compile([&](const at::Tensor& x, const Rows& given) { return loss_of(banked.model->forward(x, given), x); },
-                   {.fullgraph = true});
+    auto loss = [&](const at::Tensor& x, const Rows& given) {
+      auto scope = banked.bank.scope(given);
+      return banked.model->loss(x);
+    };
+    return compile(loss, {.fullgraph = true});
   };
   auto with_one = through(one), with_eight = through(eight);
   torch::optim::AdamW hand_optimizer(parameters), one_optimizer(one.parameters), eight_optimizer(eight.parameters);

@@ -13,18 +13,18 @@ struct LlamaSizes {
 };
 
 // A linear layer without bias; with a rank, it is frozen and has a trained low-rank correction of scale 2.
-struct LoraLinearImpl : torch::nn::Module {
-  LoraLinearImpl(int64_t in, int64_t out, int64_t rank = 0) {
-    weight = register_parameter("weight", torch::randn({out, in}) * 0.02, /*requires_grad=*/true);
+struct LoraLinearImpl : torch::nn::LinearImpl {
+  LoraLinearImpl(int64_t in, int64_t out, int64_t rank = 0) : LinearImpl(torch::nn::LinearOptions(in, out).bias(false)) {
+    torch::nn::init::normal_(weight, 0, 0.02);
     if (rank == 0) return;
     a = register_parameter("a", torch::randn({rank, in}) * 0.02);
     b = register_parameter("b", torch::zeros({out, rank}));
   }
   Tensor forward(const Tensor& x) {
-    Tensor y = torch::linear(x, weight);
+    Tensor y = LinearImpl::forward(x);
     return a.defined() ? y + torch::linear(torch::linear(x, a), b) * 2.0 : y;
   }
-  Tensor weight, a, b;
+  Tensor a, b;
 };
 TORCH_MODULE(LoraLinear);
 

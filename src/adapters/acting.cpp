@@ -3,8 +3,9 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros_like.h>
 #include <ATen/TensorOperators.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <exception>
@@ -15,7 +16,7 @@
 
 namespace tenon::adapters {
 
-Acting::Acting(const at::Tensor& pin, int64_t bank, int64_t number, int64_t batch, const at::Tensor& trained)
+Acting::Acting(const at::Tensor& pin, int64_t bank, int64_t number, int64_t batch)
     : core_(Core::find(bank)), table_(Core::pinned(pin)), number_(static_cast<size_t>(number)), layer_(core_->layer(number_)) {
   const int64_t* rows = pin.const_data_ptr<int64_t>() + 1;
   int64_t count = pin.numel() - 1;
@@ -34,7 +35,7 @@ Acting::Acting(const at::Tensor& pin, int64_t bank, int64_t number, int64_t batc
     auto found = std::find_if(known.begin(), known.end(), [&](const auto& pair) { return pair.first == rows[i]; });
     if (found == known.end()) {
       found = known.insert(known.end(), {rows[i], sets_.size()});
-      add_set(table_->entries[static_cast<size_t>(rows[i])], trained);
+      add_set(table_->entries[static_cast<size_t>(rows[i])]);
     }
     if (!runs_.empty() && runs_.back().set == found->second) ++runs_.back().count;
     else runs_.push_back({i, 1, found->second});
@@ -42,16 +43,15 @@ Acting::Acting(const at::Tensor& pin, int64_t bank, int64_t number, int64_t batc
   if (is_one_) runs_[0].count = batch;
 }
 
-void Acting::add_set(const Entry& entry, const at::Tensor& trained) {
+void Acting::add_set(const Entry& entry) {
   Set set;
   for (const AdapterPointer& adapter : entry.adapters)
-    for (size_t i = 0; i < adapter->parts[number_].size(); ++i) {
-      PartPointer part = adapter->parts[number_][i];
-      if (trained.defined() && !adapter->trained.empty()) part = over_flat(*part, trained, adapter->trained[number_][i]);
-      acts_ = true, turns_ |= part->turns_input(layer_);
-      set.push_back({std::move(part), adapter->factor});
+    for (const PartPointer& part : adapter->parts[number_]) {
+      acts_ = true, turns_ |= adapter->turns && part->turns_input(layer_);
+      set.push_back({part.get(), adapter->factor});
     }
   sets_.push_back(std::move(set));
+  entries_.push_back(&entry);
 }
 
 bool Acting::uses_base() const {
@@ -116,47 +116,131 @@ at::Tensor Acting::finish_row(const Set& set, const std::vector<at::Tensor>& rea
   return y;
 }
 
-template <class F>
-at::Tensor Acting::row_by_row(F&& each) const {
-  std::vector<at::Tensor> rows;
-  for (const Run& run : runs_)
-    for (int64_t i = run.first; i < (is_one_ ? 1 : run.first + run.count); ++i) rows.push_back(each(run.set, i));
-  if (is_one_) return rows[0];
-  return layer_.kind == Kind::conv2d ? at::cat(rows) : at::stack(rows);
+Acting::Leaves Acting::leaves_of(size_t set, const at::Tensor& trained) const {
+  Leaves out;
+  for (const AdapterPointer& adapter : entries_[set]->adapters)
+    for (size_t i = 0; i < adapter->parts[number_].size(); ++i) {
+      PartPointer part = adapter->parts[number_][i];
+      if (!adapter->trained.empty()) {
+        int64_t first = adapter->trained[number_][i];
+        std::vector<at::Tensor> leaves;
+        for (const auto& [name, tensor] : part->tensors()) {
+          leaves.push_back(trained.narrow(0, first, tensor.numel()).view(tensor.sizes()).detach().requires_grad_());
+          out.parameters.emplace_back(leaves.back(), first);
+          first += tensor.numel();
+        }
+        part = part->with(leaves);
+      }
+      out.set.push_back({part.get(), adapter->factor});
+      out.parts.push_back(std::move(part));
+    }
+  return out;
 }
 
-at::Tensor Acting::turned(const at::Tensor& x) const {
-  std::vector<std::vector<at::Tensor>> ready;
-  for (const Set& set : sets_) ready.push_back(ready_of(set, /*of_turns=*/true));
-  return row_by_row([&](size_t set, int64_t i) { return turn_row(sets_[set], ready[set], row_of(x, i)); });
+std::vector<Acting::Run> Acting::runs_of(size_t set) const {
+  std::vector<Run> out;
+  std::copy_if(runs_.begin(), runs_.end(), std::back_inserter(out), [&](const Run& run) { return run.set == set; });
+  return out;
 }
 
-at::Tensor Acting::finished(const at::Tensor& y, const at::Tensor& x) const {
-  std::vector<std::vector<at::Tensor>> ready;
-  for (const Set& set : sets_) ready.push_back(ready_of(set, /*of_turns=*/false));
-  return row_by_row([&](size_t set, int64_t i) { return finish_row(sets_[set], ready[set], row_of(y, i), row_of(x, i)); });
-}
-
-// Whether the run's parts are all sums of low rank; `jobs` are those of first parts, second parts, ...
-bool Acting::finish_low_rank(const Run& run, at::Tensor& y, const at::Tensor& x, std::vector<std::vector<LowRankJob>>& jobs) const {
-  const Set& set = sets_[run.set];
-  if (!layer_.is_linear() || !has_low_rank(y.scalar_type()) || x.scalar_type() != y.scalar_type() || !x.is_contiguous() ||
-      !y.is_contiguous())
-    return false;
-  std::vector<LowRank> all;
-  for (const Acts& acts : set) {
-    auto one = acts.part->low_rank(layer_, acts.factor);
-    if (!one) return false;
-    all.push_back(std::move(*one));
+template <class W, class F>
+void Acting::differentiate(const at::Tensor& grad, const std::vector<std::pair<at::Tensor, at::Tensor>>& by, const at::Tensor& trained,
+                           at::Tensor& trained_grad, W&& acts, F&& body) const {
+  // We are called below autograd.
+  auto local = c10::impl::tls_local_dispatch_key_set();
+  c10::impl::ForceDispatchKeyGuard keys(
+      local.included_, local.excluded_ - c10::autograd_dispatch_keyset - c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView));
+  for (size_t set = 0; set < sets_.size(); ++set) {
+    if (!acts(sets_[set])) continue;
+    at::AutoGradMode on(true);
+    std::vector<Run> runs = runs_of(set);
+    auto rows_of = [&](const at::Tensor& batch) {
+      if (runs.size() == 1) return batch.narrow(0, runs[0].first, runs[0].count);
+      std::vector<at::Tensor> all;
+      for (const Run& run : runs) all.push_back(batch.narrow(0, run.first, run.count));
+      return at::cat(all);
+    };
+    Leaves leaves = leaves_of(set, trained);
+    std::vector<at::Tensor> rows, asked;
+    for (const auto& [value, to] : by) {
+      rows.push_back(rows_of(value).detach());
+      if (to.defined()) asked.push_back(rows.back().requires_grad_());
+    }
+    size_t count = asked.size();
+    for (const auto& [parameter, first] : leaves.parameters) asked.push_back(parameter);
+    at::Tensor out = body(leaves.set, rows);
+    std::vector<at::Tensor> found(asked.size());
+    if (out.requires_grad())
+      found = torch::autograd::grad({out}, asked, {rows_of(grad)}, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
+    at::NoGradGuard no_grad;
+    size_t next = 0;
+    for (const auto& [value, to] : by) {
+      if (!to.defined()) continue;
+      const at::Tensor& one = found[next++];
+      int64_t first = 0;
+      for (const Run& run : runs) {
+        at::Tensor place = to.narrow(0, run.first, run.count);
+        one.defined() ? place.copy_(one.narrow(0, first, run.count)) : place.zero_();
+        first += run.count;
+      }
+    }
+    for (size_t i = count; i < found.size(); ++i) {
+      const auto& [parameter, first] = leaves.parameters[i - count];
+      if (found[i].defined()) trained_grad.narrow(0, first, parameter.numel()).view(parameter.sizes()).add_(found[i]);
+    }
   }
-  int64_t tokens = y.numel() / layer_.outputs() / y.size(0), first = run.first * tokens;
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (jobs.size() <= i) jobs.emplace_back();
-    const auto* from = static_cast<const char*>(x.const_data_ptr()) + first * layer_.inputs() * static_cast<int64_t>(x.itemsize());
-    auto* to = static_cast<char*>(y.data_ptr()) + first * layer_.outputs() * static_cast<int64_t>(y.itemsize());
-    jobs[i].push_back({std::move(all[i]), from, to, run.count * tokens});
-  }
-  return true;
+}
+
+Acting::Gradients Acting::turn_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& trained) const {
+  Gradients out{{}, grad.clone(at::MemoryFormat::Contiguous), at::zeros_like(trained)};  // rows that nothing turns have the gradient itself
+  auto turns = [&](const Set& set) {
+    return std::any_of(set.begin(), set.end(), [&](const Acts& acts) { return acts.part->turns_input(layer_); });
+  };
+  differentiate(grad, {{x, out.x}}, trained, out.trained, turns, [&](const Set& set, const std::vector<at::Tensor>& rows) {
+    return turn_row(set, ready_of(set, /*of_turns=*/true), rows[0]);
+  });
+  return out;
+}
+
+Acting::Gradients Acting::finish_backward(const at::Tensor& grad, const at::Tensor& y, const at::Tensor& x,
+                                          const at::Tensor& trained) const {
+  Gradients out{grad.clone(at::MemoryFormat::Contiguous), at::zeros_like(x, at::MemoryFormat::Contiguous), at::zeros_like(trained)};
+  auto acts = [](const Set& set) { return !set.empty(); };
+  bool is_real = c10::isFloatingType(x.scalar_type());
+  differentiate(grad, {{y, out.y}, {x, is_real ? out.x : at::Tensor()}}, trained, out.trained, acts,
+                [&](const Set& set, const std::vector<at::Tensor>& rows) {
+                  return finish_row(set, ready_of(set, /*of_turns=*/false), rows[0], rows[1]);
+                });
+  return out;
+}
+
+// Whether the parts are all sums of low rank.
+bool Acting::has_low_rank(const Set& set, const at::Tensor& y, const at::Tensor& x) const {
+  return layer_.is_linear() && adapters::has_low_rank(y.scalar_type()) && x.scalar_type() == y.scalar_type() && x.is_contiguous() &&
+         y.is_contiguous() && std::all_of(set.begin(), set.end(), [](const Acts& acts) { return acts.part->has_low_rank(); });
+}
+
+void Acting::finish_low_rank(const std::vector<Run>& runs, at::Tensor& y, const at::Tensor& x) const {
+  struct Piece {
+    const Set* set;
+    int64_t first, count;  // tokens
+  };
+  std::vector<Piece> pieces;
+  int64_t tokens = y.numel() / layer_.outputs() / y.size(0);
+  for (const Run& run : runs)
+    for (int64_t t = 0; t < run.count * tokens; t += kLowRankTokens)
+      pieces.push_back({&sets_[run.set], run.first * tokens + t, std::min(kLowRankTokens, run.count * tokens - t)});
+  const auto* from = static_cast<const char*>(x.const_data_ptr());
+  auto* to = static_cast<char*>(y.data_ptr());
+  int64_t inputs = layer_.inputs(), outputs = layer_.outputs(), size = static_cast<int64_t>(y.itemsize());
+  bridge::parallel_for(0, static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
+    LowRankRoom room;
+    for (int64_t i = begin; i < end; ++i) {
+      const auto& [set, first, count] = pieces[static_cast<size_t>(i)];
+      LowRankRows rows{y.scalar_type(), inputs, outputs, count, from + first * inputs * size, to + first * outputs * size};
+      for (const Acts& acts : *set) add_low_rank(acts.part->low_rank(acts.factor), rows, room);
+    }
+  });
 }
 
 template <class W, class F>
@@ -205,17 +289,19 @@ at::Tensor Acting::turn(const at::Tensor& x) const {
 
 void Acting::finish(at::Tensor& y, const at::Tensor& x) const {
   if (y.numel() == 0) return;
-  std::vector<std::vector<LowRankJob>> jobs;
+  std::vector<Run> low;
   std::vector<std::optional<std::vector<at::Tensor>>> ready(sets_.size());
   auto is_wanted = [&](const Run& run) {
     const Set& set = sets_[run.set];
-    if (set.empty() || finish_low_rank(run, y, x, jobs)) return false;
+    bool is_low = has_low_rank(set, y, x);
+    if (is_low && !set.empty()) low.push_back(run);
+    if (is_low || set.empty()) return false;
     if (!ready[run.set]) ready[run.set] = ready_of(set, /*of_turns=*/false);
     return true;
   };
   write_rows(y, is_wanted,
              [&](size_t set, int64_t i, const at::Tensor& row) { return finish_row(sets_[set], *ready[set], row, row_of(x, i)); });
-  for (const auto& some : jobs) add_low_rank(some, y.scalar_type(), layer_.inputs(), layer_.outputs());
+  if (!low.empty()) finish_low_rank(low, y, x);
 }
 
 }  // namespace tenon::adapters

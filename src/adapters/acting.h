@@ -1,6 +1,8 @@
 // What acts on one layer in one call, row by row.
 #pragma once
 
+#include <c10/util/SmallVector.h>
+
 #include <vector>
 
 #include "adapters/table.h"
@@ -9,22 +11,25 @@ namespace tenon::adapters {
 
 class Acting {
  public:
-  // For a batch of `batch` rows. `trained`, if defined, stands in the place of the parameters that train.
-  Acting(const at::Tensor& pin, int64_t bank, int64_t number, int64_t batch, const at::Tensor& trained = {});
+  // For a batch of `batch` rows.
+  Acting(const at::Tensor& pin, int64_t bank, int64_t number, int64_t batch);
 
   bool acts() const { return acts_; }
   bool turns() const { return turns_; }
   bool uses_base() const;
-  // New tensors; autograd can follow.
-  at::Tensor turned(const at::Tensor& x) const;
-  at::Tensor finished(const at::Tensor& y, const at::Tensor& x) const;
-  // The same without autograd, row by row on all threads; finish into y's memory.
+  // Row by row on all threads, so that a row does not depend on others; finish into y's memory.
   at::Tensor turn(const at::Tensor& x) const;
   void finish(at::Tensor& y, const at::Tensor& x) const;
+  // Gradients, by libtorch's autograd. `trained` holds the layer's parameters that train.
+  struct Gradients {
+    at::Tensor y, x, trained;
+  };
+  Gradients turn_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& trained) const;
+  Gradients finish_backward(const at::Tensor& grad, const at::Tensor& y, const at::Tensor& x, const at::Tensor& trained) const;
 
  private:
   struct Acts {
-    PartPointer part;
+    const Part* part;  // of the table
     double factor;
   };
   // Rows that follow each other and have the same parts; `set` is an index.
@@ -32,12 +37,21 @@ class Acting {
     int64_t first, count;
     size_t set;
   };
-  using Set = std::vector<Acts>;
+  using Set = c10::SmallVector<Acts, 1>;
+  // Parameters of a set in the place of its own, as leaves of autograd, and where each stands among those that train.
+  struct Leaves {
+    Set set;
+    std::vector<PartPointer> parts;  // of the set
+    std::vector<std::pair<at::Tensor, int64_t>> parameters;
+  };
 
-  void add_set(const Entry& entry, const at::Tensor& trained);
-  // `each` is given a row's set and its place.
-  template <class F>
-  at::Tensor row_by_row(F&& each) const;
+  void add_set(const Entry& entry);
+  Leaves leaves_of(size_t set, const at::Tensor& trained) const;
+  std::vector<Run> runs_of(size_t set) const;
+  // Of all sets that `acts`; `body` is given a set's leaves, its rows of `by`, and gives what `grad` is the gradient of.
+  template <class W, class F>
+  void differentiate(const at::Tensor& grad, const std::vector<std::pair<at::Tensor, at::Tensor>>& by, const at::Tensor& trained,
+                     at::Tensor& trained_grad, W&& acts, F&& body) const;
   at::Tensor row_of(const at::Tensor& batch, int64_t i) const;
   Layer seen_by(const Set& set, bool* has_weight) const;
   at::Tensor turn_row(const Set& set, const std::vector<at::Tensor>& ready, at::Tensor x) const;
@@ -46,14 +60,16 @@ class Acting {
   // Rows of sets that `is_wanted`, each written to its place in `to`.
   template <class W, class F>
   void write_rows(at::Tensor& to, W&& is_wanted, F&& row) const;
-  bool finish_low_rank(const Run& run, at::Tensor& y, const at::Tensor& x, std::vector<std::vector<LowRankJob>>& jobs) const;
+  bool has_low_rank(const Set& set, const at::Tensor& y, const at::Tensor& x) const;
+  void finish_low_rank(const std::vector<Run>& runs, at::Tensor& y, const at::Tensor& x) const;
 
   std::shared_ptr<Core> core_;
   TablePointer table_;
   size_t number_;
-  Layer layer_;
+  const Layer& layer_;
   bool is_one_ = false;  // one set for the whole batch, whose rows need not be told apart
   std::vector<Set> sets_;
+  std::vector<const Entry*> entries_;  // of the sets
   std::vector<Run> runs_;
   bool acts_ = false, turns_ = false;
 };

@@ -37,11 +37,12 @@ const std::map<std::string, nlohmann::json>& switched_off() {
 
 void refuse_unread(const formats::Config& config) {
   for (const formats::Config::Field& field : config.unread()) {
-    bool says_nothing = field.value.is_null() || field.value == false || (field.value.is_structured() && field.value.empty());
+    const nlohmann::json& value = *field.value;
+    bool says_nothing = value.is_null() || value == false || (value.is_structured() && value.empty());
     bool is_harmless = std::find(std::begin(kHarmless), std::end(kHarmless), field.name) != std::end(kHarmless);
     auto off = switched_off().find(field.name);
-    if (says_nothing || is_harmless || (off != switched_off().end() && off->second == field.value)) continue;
-    throw UserError(ErrorCode::adapter, "adapter_config.json: the field \"" + field.name + "\" is " + field.value.dump() +
+    if (says_nothing || is_harmless || (off != switched_off().end() && off->second == value)) continue;
+    throw UserError(ErrorCode::adapter, "adapter_config.json: the field \"" + field.name + "\" is " + value.dump() +
                                             ", which is not supported and may change what the adapter computes");
   }
 }
@@ -57,9 +58,9 @@ std::vector<Targets::Path> all_paths(const std::vector<Layer>& layers) {
 
 }  // namespace
 
-std::vector<std::string> paths_of(const std::vector<Layer>& layers, const std::vector<size_t>& targets) {
+std::vector<std::string> Chosen::paths() const {
   std::vector<std::string> out;
-  for (size_t i : targets) out.push_back(layers[i].path);
+  for (size_t i : indices) out.push_back(layers[i].path);
   return out;
 }
 
@@ -67,6 +68,10 @@ void refuse_layer(const Layer& layer, const std::string& method) {
   const char* kinds[] = {"a linear layer", "a Conv1D layer", "an embedding", "a norm", "a norm", "a convolution"};
   throw UserError(ErrorCode::adapter,
                   layer.path + " is " + kinds[static_cast<size_t>(layer.kind)] + ", on which " + method + " cannot sit");
+}
+
+void need_linear_or_conv(const Layer& layer, const std::string& method) {
+  if (layer.kind != Kind::linear && layer.kind != Kind::conv2d) refuse_layer(layer, method);
 }
 
 LoadMethod find_method(const std::string& peft_type) {
@@ -91,7 +96,7 @@ AdapterPointer make_adapter(const std::string& name, const std::string& text, Fi
     if (std::find(chosen.begin(), chosen.end(), layers[i].path) != chosen.end()) targets.push_back(i);
   Loaded loaded;
   take_extras(config, files, layers, targets, loaded);
-  Loaded own = load(config, files, layers, targets);
+  Loaded own = load(config, files, {layers, targets});
   files.refuse_rest();
   refuse_unread(config);
   auto adapter = std::make_shared<Adapter>();
@@ -105,6 +110,7 @@ AdapterPointer make_adapter(const std::string& name, const std::string& text, Fi
       for (const auto& [tensor_name, tensor] : tensors)
         if (tensor.scalar_type() != tensors[0].second.scalar_type())
           throw UserError(ErrorCode::adapter, "adapter_model.safetensors: tensors of " + layers[i].path + " are of different types");
+      adapter->turns |= part->turns();
       adapter->parts[i].push_back(std::move(part));
     }
   adapter->shared = std::move(loaded.shared);

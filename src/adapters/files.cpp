@@ -119,8 +119,9 @@ std::vector<std::string> Files::names() const {
 
 const std::byte* Files::floats_of(const std::string& name) const {
   auto found = file_ ? file_->find(name) : std::nullopt;
-  if (!found || file_->tensor(*found).dtype != formats::Dtype::F32) return nullptr;
-  return file_->tensor(*found).data.data();
+  if (!found) return nullptr;
+  formats::TensorView view = file_->tensor(*found);
+  return view.dtype == formats::Dtype::F32 ? view.data.data() : nullptr;
 }
 
 at::Tensor Files::converted(const std::string& name) const {

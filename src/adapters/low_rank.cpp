@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "bridge/parallel.h"
-
 namespace tenon::adapters {
 
 namespace {
@@ -15,8 +13,8 @@ namespace {
 #define TENON_WIDE __attribute__((target_clones("avx512f", "fma", "default")))
 #define TENON_INLINE [[gnu::always_inline]] inline
 
-constexpr int64_t kTokens = 8;   // at a time
 constexpr int64_t kBlock = 128;  // inputs that are summed on their own, so that errors do not grow with their number
+constexpr int64_t kAhead = 512;  // floats that are asked for before they are needed, where everything is read once
 
 // One by one, since g++ drops the size of a vector that depends on a template's argument.
 template <int kLanes>
@@ -42,6 +40,11 @@ TENON_INLINE typename Lanes<kLanes>::Type load(const float* from) {
 }
 
 template <int kLanes>
+TENON_INLINE void store(float* to, typename Lanes<kLanes>::Type what) {
+  *reinterpret_cast<typename Lanes<kLanes>::Type*>(to) = what;
+}
+
+template <int kLanes>
 TENON_INLINE void add_to(float* to, typename Lanes<kLanes>::Type what) {
   *reinterpret_cast<typename Lanes<kLanes>::Type*>(to) += what;
 }
@@ -55,6 +58,7 @@ TENON_INLINE void reduce(const float* x, int64_t inputs, const float* a, int64_t
     int64_t k = block, end = std::min(inputs, block + kBlock);
     for (; k + 2 <= end; k += 2) {
       V first = load<kLanes>(a + k * rank), second = load<kLanes>(a + (k + 1) * rank);
+      if constexpr (kCount == 1) __builtin_prefetch(a + k * rank + kAhead), __builtin_prefetch(a + (k + 1) * rank + kAhead);
 #pragma GCC unroll 8
       for (int t = 0; t < kCount; ++t) {
         even[t] += first * x[t * inputs + k];
@@ -71,20 +75,19 @@ TENON_INLINE void reduce(const float* x, int64_t inputs, const float* a, int64_t
   }
 }
 
-// Outputs [0, kVectors * kLanes): y[t] += outer * sum over ranks of sums[t] b. Many vectors for one token, since rows of b are read once;
-// two vectors for many tokens.
+// Outputs [0, kVectors * kLanes): y[t] += outer * sum over ranks of sums[t] b.
 template <int kLanes, int kVectors, int kCount, bool kOuter>
 TENON_INLINE void spread(const float* sums, int64_t rank, const float* b, int64_t b_stride, const float* outer, float* y, int64_t outputs) {
   using V = typename Lanes<kLanes>::Type;
   V out[kVectors][kCount] = {};
   for (int64_t r = 0; r < rank; ++r)
-#pragma GCC unroll 16
+#pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
       V row = load<kLanes>(b + r * b_stride + v * kLanes);
 #pragma GCC unroll 8
       for (int t = 0; t < kCount; ++t) out[v][t] += row * sums[t * rank + r];
     }
-#pragma GCC unroll 16
+#pragma GCC unroll 2
   for (int v = 0; v < kVectors; ++v)
 #pragma GCC unroll 8
     for (int t = 0; t < kCount; ++t) {
@@ -102,7 +105,7 @@ struct Numbers {
 
 template <int kCount, bool kOuter>
 TENON_INLINE void spread_all(const Numbers& n, const float* sums, float* y, int64_t outputs) {
-  constexpr int kVectors = kCount == 1 ? 16 : 2;
+  constexpr int kVectors = 2;
   int64_t o = 0;
   for (; o + 16 * kVectors <= outputs; o += 16 * kVectors)
     spread<16, kVectors, kCount, kOuter>(sums, n.rank, n.b + o, n.b_stride, kOuter ? n.outer + o : nullptr, y + o, outputs);
@@ -111,8 +114,45 @@ TENON_INLINE void spread_all(const Numbers& n, const float* sums, float* y, int6
   for (; o < outputs; ++o) spread<1, 1, kCount, kOuter>(sums, n.rank, n.b + o, n.b_stride, kOuter ? n.outer + o : nullptr, y + o, outputs);
 }
 
+// Ranks [0, kRanks), whose rows of b follow each other in memory: all[o] = all[o] + sum over them of sums b, in the order of `spread`.
+template <int kRanks>
+TENON_INLINE void spread_rows(const float* sums, const float* b, int64_t b_stride, float* all, int64_t outputs) {
+  int64_t o = 0;
+  for (; o + 16 <= outputs; o += 16) {
+    auto out = load<16>(all + o);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRanks; ++r) {
+      __builtin_prefetch(b + r * b_stride + o + kAhead);
+      out += load<16>(b + r * b_stride + o) * sums[r];
+    }
+    store<16>(all + o, out);
+  }
+  for (; o < outputs; ++o)
+    for (int r = 0; r < kRanks; ++r) all[o] += b[r * b_stride + o] * sums[r];
+}
+
+// The same for one token: b is read once, in order. `all` has room for the outputs.
+template <bool kOuter>
+TENON_INLINE void spread_one(const Numbers& n, const float* sums, float* y, int64_t outputs, float* all) {
+  std::fill(all, all + outputs, 0.f);
+  int64_t r = 0;
+  for (; r + 4 <= n.rank; r += 4) spread_rows<4>(sums + r, n.b + r * n.b_stride, n.b_stride, all, outputs);
+  for (; r < n.rank; ++r) spread_rows<1>(sums + r, n.b + r * n.b_stride, n.b_stride, all, outputs);
+  int64_t o = 0;
+  for (; o + 16 <= outputs; o += 16) {
+    if constexpr (kOuter) add_to<16>(y + o, load<16>(all + o) * load<16>(n.outer + o));
+    else add_to<16>(y + o, load<16>(all + o));
+  }
+  for (; o < outputs; ++o) {
+    if constexpr (kOuter) y[o] += all[o] * n.outer[o];
+    else y[o] += all[o];
+  }
+}
+
 template <int kCount>
 TENON_INLINE void add_tokens(const Numbers& n, const float* x, int64_t inputs, float* y, int64_t outputs, float* sums) {
+  if constexpr (kCount == 1)
+    for (int64_t i = 0; i < kAhead; i += 16) __builtin_prefetch(n.b + i);
   std::fill(sums, sums + kCount * n.rank, 0.f);
   int64_t r = 0;
   for (; r + 16 <= n.rank; r += 16) reduce<16, kCount>(x, inputs, n.a + r, n.rank, sums + r);
@@ -122,12 +162,17 @@ TENON_INLINE void add_tokens(const Numbers& n, const float* x, int64_t inputs, f
   if (r < n.rank) reduce<1, kCount>(x, inputs, n.a + r, n.rank, sums + r);
   for (int t = 0; t < kCount; ++t)
     for (int64_t i = 0; i < n.rank; ++i) sums[t * n.rank + i] *= n.middle ? n.middle[i] * n.scale : n.scale;
-  if (n.outer) spread_all<kCount, true>(n, sums, y, outputs);
-  else spread_all<kCount, false>(n, sums, y, outputs);
+  if constexpr (kCount == 1) {
+    if (n.outer) spread_one<true>(n, sums, y, outputs, sums + n.rank);
+    else spread_one<false>(n, sums, y, outputs, sums + n.rank);
+  } else {
+    if (n.outer) spread_all<kCount, true>(n, sums, y, outputs);
+    else spread_all<kCount, false>(n, sums, y, outputs);
+  }
 }
 
 TENON_WIDE void add_block(const Numbers& n, const float* x, int64_t inputs, float* y, int64_t outputs, float* sums) {
-  add_tokens<kTokens>(n, x, inputs, y, outputs, sums);
+  add_tokens<kLowRankTokens>(n, x, inputs, y, outputs, sums);
 }
 TENON_WIDE void add_one(const Numbers& n, const float* x, int64_t inputs, float* y, int64_t outputs, float* sums) {
   add_tokens<1>(n, x, inputs, y, outputs, sums);
@@ -144,50 +189,33 @@ TENON_WIDE void narrow(const float* from, c10::BFloat16* to, int64_t count) {
 
 void add(const Numbers& n, const float* x, int64_t inputs, float* y, int64_t outputs, int64_t tokens, float* sums) {
   int64_t t = 0;
-  for (; t + kTokens <= tokens; t += kTokens) add_block(n, x + t * inputs, inputs, y + t * outputs, outputs, sums);
+  for (; t + kLowRankTokens <= tokens; t += kLowRankTokens) add_block(n, x + t * inputs, inputs, y + t * outputs, outputs, sums);
   for (; t < tokens; ++t) add_one(n, x + t * inputs, inputs, y + t * outputs, outputs, sums);
 }
+
+// By columns, as the loops read it.
+at::Tensor by_columns(const at::Tensor& matrix) { return matrix.stride(0) == 1 ? matrix : matrix.t().contiguous().t(); }
 
 }  // namespace
 
 bool has_low_rank(at::ScalarType type) { return type == at::kFloat || type == at::kBFloat16; }
 
-void add_low_rank(const std::vector<LowRankJob>& jobs, at::ScalarType type, int64_t inputs, int64_t outputs) {
-  struct Piece {
-    const LowRankJob* job;
-    int64_t first, count;
+void add_low_rank(const LowRank& what, const LowRankRows& rows, LowRankRoom& room) {
+  auto [type, inputs, outputs, tokens, x, y] = rows;
+  at::Tensor a = by_columns(what.a), b = by_columns(what.b);
+  auto data = [](const at::Tensor& t) { return t.defined() ? t.const_data_ptr<float>() : nullptr; };
+  Numbers n{data(a), data(b), data(what.middle), data(what.outer), a.size(0), b.stride(1), static_cast<float>(what.scale)};
+  auto at_least = [](std::vector<float>& v, int64_t count) {
+    if (v.size() < static_cast<size_t>(count)) v.resize(static_cast<size_t>(count));
+    return v.data();
   };
-  std::vector<Piece> pieces;
-  for (const LowRankJob& job : jobs)
-    for (int64_t t = 0; t < job.tokens; t += kTokens) pieces.push_back({&job, t, std::min(kTokens, job.tokens - t)});
-  bridge::parallel_for(0, static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
-    std::vector<float> sums, wide_x, wide_y;
-    for (int64_t i = begin; i < end; ++i) {
-      const auto& [job, first, count] = pieces[static_cast<size_t>(i)];
-      const LowRank& what = job->what;
-      auto data = [](const at::Tensor& t) { return t.defined() ? t.const_data_ptr<float>() : nullptr; };
-      Numbers n{data(what.a),
-                data(what.b),
-                data(what.middle),
-                data(what.outer),
-                what.a.size(1),
-                what.b.stride(0),
-                static_cast<float>(what.scale)};
-      sums.resize(static_cast<size_t>(kTokens * n.rank));
-      if (type == at::kFloat) {
-        add(n, static_cast<const float*>(job->x) + first * inputs, inputs, static_cast<float*>(job->y) + first * outputs, outputs, count,
-            sums.data());
-        continue;
-      }
-      const auto* x = static_cast<const c10::BFloat16*>(job->x) + first * inputs;
-      auto* y = static_cast<c10::BFloat16*>(job->y) + first * outputs;
-      wide_x.resize(static_cast<size_t>(kTokens * inputs)), wide_y.resize(static_cast<size_t>(kTokens * outputs));
-      widen(x, wide_x.data(), count * inputs);
-      widen(y, wide_y.data(), count * outputs);
-      add(n, wide_x.data(), inputs, wide_y.data(), outputs, count, sums.data());
-      narrow(wide_y.data(), y, count * outputs);
-    }
-  });
+  float* sums = at_least(room.sums, kLowRankTokens * n.rank + outputs);
+  if (type == at::kFloat) return add(n, static_cast<const float*>(x), inputs, static_cast<float*>(y), outputs, tokens, sums);
+  float *wide_x = at_least(room.x, tokens * inputs), *wide_y = at_least(room.y, tokens * outputs);
+  widen(static_cast<const c10::BFloat16*>(x), wide_x, tokens * inputs);
+  widen(static_cast<const c10::BFloat16*>(y), wide_y, tokens * outputs);
+  add(n, wide_x, inputs, wide_y, outputs, tokens, sums);
+  narrow(wide_y, static_cast<c10::BFloat16*>(y), tokens * outputs);
 }
 
 }  // namespace tenon::adapters

@@ -9,22 +9,29 @@
 namespace tenon::adapters {
 
 struct LowRank {
-  at::Tensor a;       // f32 [inputs, rank]
-  at::Tensor b;       // f32 [rank, outputs]
+  at::Tensor a;       // f32 [rank, inputs or more]
+  at::Tensor b;       // f32 [outputs or more, rank]; both are fastest if their columns lie together
   at::Tensor middle;  // f32 [rank], or undefined
   at::Tensor outer;   // f32 [outputs], or undefined
   double scale = 1;
 };
 
-// Some tokens that follow each other: [tokens, inputs] and [tokens, outputs], both contiguous, f32 or bf16.
-struct LowRankJob {
-  LowRank what;
+inline constexpr int64_t kLowRankTokens = 8;  // that are computed at a time
+
+// Tokens that follow each other: [tokens, inputs] and [tokens, outputs], both contiguous, f32 or bf16.
+struct LowRankRows {
+  at::ScalarType type;
+  int64_t inputs, outputs, tokens;
   const void* x;
   void* y;
-  int64_t tokens;
+};
+
+// Memory that is used again.
+struct LowRankRoom {
+  std::vector<float> sums, x, y;
 };
 
 bool has_low_rank(at::ScalarType type);
-void add_low_rank(const std::vector<LowRankJob>& jobs, at::ScalarType type, int64_t inputs, int64_t outputs);
+void add_low_rank(const LowRank& what, const LowRankRows& rows, LowRankRoom& room);
 
 }  // namespace tenon::adapters

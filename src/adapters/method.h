@@ -17,15 +17,28 @@ struct Loaded {
   std::vector<std::pair<std::string, at::Tensor>> shared;  // tensors of the file that belong to no layer alone, by their whole names
 };
 
-// `targets` are indices of layers that the configuration chooses. Reads all fields that change what is computed.
-using LoadMethod = Loaded (*)(const formats::Config& config, Files& files, const std::vector<Layer>& layers,
-                              const std::vector<size_t>& targets);
+// The layers that a configuration chooses, of all that there are.
+struct Chosen {
+  const std::vector<Layer>& layers;
+  const std::vector<size_t>& indices;
 
-// For patterns, which must match one of them.
-std::vector<std::string> paths_of(const std::vector<Layer>& layers, const std::vector<size_t>& targets);
+  // With the part that `make` has for each layer.
+  template <class Make>
+  Loaded load(Make make) const {
+    Loaded out;
+    for (size_t i : indices) out.parts[i] = {make(layers[i])};
+    return out;
+  }
+  std::vector<std::string> paths() const;  // for patterns, which must match one of them
+};
+
+// Reads all fields that change what is computed.
+using LoadMethod = Loaded (*)(const formats::Config& config, Files& files, const Chosen& chosen);
 
 // The method has no meaning on such a layer.
 [[noreturn]] void refuse_layer(const Layer& layer, const std::string& method);
+// For methods that know nothing else.
+void need_linear_or_conv(const Layer& layer, const std::string& method);
 
 // By `peft_type`; refuses others by name.
 LoadMethod find_method(const std::string& peft_type);

@@ -2,9 +2,7 @@
 // know of them.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/zeros_like.h>
 #include <ATen/TensorOperators.h>
-#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
@@ -49,39 +47,10 @@ Tensor train_finish_shape(const Tensor& y, const Tensor&, const Tensor&, const T
   return at::empty(y.sizes(), y.options());
 }
 
-// Below autograd, autograd for the body: what parts compute is differentiated by libtorch.
-template <class F>
-std::vector<Tensor> gradients(const std::vector<Tensor>& inputs, const Tensor& grad, F&& body) {
-  auto local = c10::impl::tls_local_dispatch_key_set();
-  c10::impl::ForceDispatchKeyGuard keys(
-      local.included_, local.excluded_ - c10::autograd_dispatch_keyset - c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView));
-  at::AutoGradMode on(true);
-  std::vector<Tensor> leaves, asked;
-  for (const Tensor& input : inputs) {
-    leaves.push_back(input.detach());
-    if (!c10::isFloatingType(input.scalar_type())) continue;
-    leaves.back().requires_grad_();
-    asked.push_back(leaves.back());
-  }
-  Tensor out = body(leaves);
-  std::vector<Tensor> found = asked.empty() || !out.requires_grad() ? std::vector<Tensor>(asked.size())
-                                                                    : torch::autograd::grad({out}, asked, {grad}, /*retain_graph=*/false,
-                                                                                            /*create_graph=*/false, /*allow_unused=*/true);
-  std::vector<Tensor> all;
-  size_t next = 0;
-  for (const Tensor& input : inputs) {
-    Tensor one = c10::isFloatingType(input.scalar_type()) ? found[next++] : Tensor();
-    all.push_back(one.defined() ? one.contiguous() : at::zeros_like(input, at::MemoryFormat::Contiguous));
-  }
-  return all;
-}
-
 std::tuple<Tensor, Tensor> train_turn_backward(const Tensor& grad, const Tensor& x, const Tensor& pin, const Tensor& trained, int64_t bank,
                                                int64_t layer) {
-  if (!Acting(pin, bank, layer, x.size(0)).turns()) return {grad.clone(at::MemoryFormat::Contiguous), at::zeros_like(trained)};
-  auto all = gradients({x, trained}, grad,
-                       [&](const std::vector<Tensor>& at) { return Acting(pin, bank, layer, x.size(0), at[1]).turned(at[0]); });
-  return {all[0], all[1]};
+  auto found = Acting(pin, bank, layer, x.size(0)).turn_backward(grad, x, trained);
+  return {found.x, found.trained};
 }
 std::tuple<Tensor, Tensor> train_turn_backward_shape(const Tensor&, const Tensor& x, const Tensor&, const Tensor& trained, int64_t,
                                                      int64_t) {
@@ -90,11 +59,8 @@ std::tuple<Tensor, Tensor> train_turn_backward_shape(const Tensor&, const Tensor
 
 std::tuple<Tensor, Tensor, Tensor> train_finish_backward(const Tensor& grad, const Tensor& y, const Tensor& x, const Tensor& pin,
                                                          const Tensor& trained, int64_t bank, int64_t layer) {
-  if (!Acting(pin, bank, layer, y.size(0)).acts())
-    return {grad.clone(at::MemoryFormat::Contiguous), at::zeros_like(x, at::MemoryFormat::Contiguous), at::zeros_like(trained)};
-  auto all = gradients({y, x, trained}, grad,
-                       [&](const std::vector<Tensor>& at) { return Acting(pin, bank, layer, y.size(0), at[2]).finished(at[0], at[1]); });
-  return {all[0], all[1], all[2]};
+  auto found = Acting(pin, bank, layer, y.size(0)).finish_backward(grad, y, x, trained);
+  return {found.y, found.x, found.trained};
 }
 std::tuple<Tensor, Tensor, Tensor> train_finish_backward_shape(const Tensor&, const Tensor& y, const Tensor& x, const Tensor&,
                                                                const Tensor& trained, int64_t, int64_t) {

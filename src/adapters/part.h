@@ -77,8 +77,9 @@ class Part {
   virtual bool turns_in_reverse() const { return false; }
   // Behind it: `x` as the layer was given it, `y` the base layer's result or what earlier parts made of it.
   virtual at::Tensor finish(const at::Tensor& y, const at::Tensor& x, const at::Tensor& ready, const Layer& layer, double factor) const = 0;
-  // The same as a sum of low rank, for which there is a loop of our own.
-  virtual std::optional<LowRank> low_rank(const Layer& layer, double factor) const { return {}; }
+  // Whether it is a sum of low rank, for which there is a loop of our own; and that sum.
+  virtual bool has_low_rank() const { return false; }
+  virtual LowRank low_rank(double factor) const { return {}; }
   // The layer's own weights with this part in them.
   virtual Base merged(const Layer& layer, double factor) const = 0;
 

@@ -67,15 +67,6 @@ bool Entry::acts_on(size_t layer) const {
   return std::any_of(adapters.begin(), adapters.end(), [&](const AdapterPointer& adapter) { return !adapter->parts[layer].empty(); });
 }
 
-PartPointer over_flat(const Part& part, const at::Tensor& flat, int64_t first) {
-  std::vector<at::Tensor> tensors;
-  for (const auto& [name, tensor] : part.tensors()) {
-    tensors.push_back(flat.narrow(0, first, tensor.numel()).view(tensor.sizes()));
-    first += tensor.numel();
-  }
-  return part.with(tensors);
-}
-
 Core::Core(std::vector<Layer> layers) : layers_(std::move(layers)), table_(copy(Table())) {}
 
 Core::~Core() { cores().drop(number_); }

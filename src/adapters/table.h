@@ -21,15 +21,13 @@ struct Adapter {
   std::vector<std::vector<PartPointer>> parts;             // by layer, in the order in which they act
   std::vector<std::pair<std::string, at::Tensor>> shared;  // tensors of the file that belong to no part
   double factor = 1;
+  bool turns = false;                              // whether any part turns
   std::map<std::string, std::vector<bool>> ranks;  // by path, those that training left, which alone are saved; empty: all
   std::vector<std::vector<int64_t>> trained;       // where each part's parameters begin in what its layer trains; empty: it does not train
 
   bool has_scale() const;
 };
 using AdapterPointer = std::shared_ptr<const Adapter>;
-
-// The part over its tensors in `flat`, which follow each other from `first` on.
-PartPointer over_flat(const Part& part, const at::Tensor& flat, int64_t first);
 
 // What a row can name: adapters that act together, in this order. The first entry is the base.
 struct Entry {

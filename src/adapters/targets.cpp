@@ -1,6 +1,7 @@
 #include "adapters/targets.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 

@@ -68,7 +68,6 @@ Guards::TensorGuard Guards::guard_of(const at::Tensor& tensor) {
   g.defined = tensor.defined();
   if (!g.defined) return g;
   g.plain = tensor.layout() == at::kStrided && !tensor.is_neg() && !tensor.is_conj() && !tensor.is_quantized();
-  g.inference = tensor.is_inference();
   g.keys = tensor.key_set();
   g.requires_grad = tensor.requires_grad();
   g.leaf = g.requires_grad && tensor.is_leaf();
@@ -182,7 +181,7 @@ bool Guards::check_tensor(const TensorGuard& g, const at::Tensor& tensor, GuardK
   if (!tensor.defined() || !g.defined) return true;
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   bool plain = impl->layout() == at::kStrided && !tensor.is_neg() && !tensor.is_conj() && !tensor.is_quantized();
-  if (fails(GuardKind::kind, plain != g.plain || impl->is_inference() != g.inference || impl->key_set() != g.keys)) return false;
+  if (fails(GuardKind::kind, plain != g.plain || impl->key_set() != g.keys)) return false;
   if (!plain || !g.plain) return true;
   if (fails(GuardKind::dtype, tensor.scalar_type() != g.geometry.dtype)) return false;
   if (fails(GuardKind::sizes, !same_dims(impl->sizes(), g.geometry.sizes))) return false;

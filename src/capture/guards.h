@@ -66,7 +66,7 @@ class Guards {
   struct TensorGuard {
     bool defined = false;
     bool offset_matters = false;
-    bool requires_grad = false, leaf = false, plain = true, inference = false;
+    bool requires_grad = false, leaf = false, plain = true;
     c10::DispatchKeySet keys;  // who comes by when it is computed with
     Geometry geometry;
   };

@@ -1,6 +1,8 @@
 #include "formats/config.h"
 
 #include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -19,6 +21,13 @@ std::string brief(const nlohmann::json& value) {
 }
 
 }  // namespace
+
+struct Config::Shared {
+  nlohmann::json root;
+  std::string source;
+  std::set<std::string> read;    // paths
+  std::set<std::string> opened;  // of objects whose fields are read one by one
+};
 
 Config::Config(nlohmann::json object, std::string source) : shared_(std::make_shared<Shared>()) {
   shared_->root = std::move(object);
@@ -135,7 +144,7 @@ std::vector<Config::Field> Config::unread() const {
     if (shared_->opened.contains(path)) {
       for (Field& field : Config(shared_, &value, path + ".").unread()) out.push_back(std::move(field));
     } else if (!shared_->read.contains(path)) {
-      out.push_back({path, value});
+      out.push_back({path, &value});
     }
   }
   return out;

@@ -5,8 +5,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <set>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -17,8 +16,8 @@ namespace tenon::formats {
 class Config {
  public:
   struct Field {
-    std::string name;  // of nested objects too: "rope_scaling.factor"
-    nlohmann::json value;
+    std::string name;             // of nested objects too: "rope_scaling.factor"
+    const nlohmann::json* value;  // of the configuration
   };
 
   Config(nlohmann::json object, std::string source);
@@ -49,12 +48,7 @@ class Config {
   [[noreturn]] void fail(const std::string& name, const std::string& what) const;
 
  private:
-  struct Shared {
-    nlohmann::json root;
-    std::string source;
-    std::set<std::string> read;    // paths
-    std::set<std::string> opened;  // of objects whose fields are read one by one
-  };
+  struct Shared;
   Config(std::shared_ptr<Shared> shared, const nlohmann::json* object, std::string path);
 
   const nlohmann::json* find(const std::string& name) const;

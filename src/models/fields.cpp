@@ -1,5 +1,7 @@
 #include "models/fields.h"
 
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
 
 namespace tenon {
@@ -89,7 +91,7 @@ std::shared_ptr<const Fields::Impl> make_fields(formats::Config config) {
 
 void refuse_unread(const Fields::Impl& impl) {
   for (const formats::Config::Field& field : impl.config.unread())
-    if (!says_nothing(field.value) && !impl.ignored->contains(field.name))
+    if (!says_nothing(*field.value) && !impl.ignored->contains(field.name))
       throw UserError(ErrorCode::config,
                       "config.json: field \"" + field.name +
                           "\" is not known for this family and may change what the model computes; remove it if it does not");

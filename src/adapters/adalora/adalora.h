@@ -24,7 +24,7 @@ struct AdaloraConfig {
 
 AdaloraConfig adalora_config(const Adapter& adapter);  // refuses other methods
 PartPointer make_adalora(at::Tensor a, at::Tensor e, at::Tensor b, double scale);
-Loaded load_adalora(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets);
+Loaded load_adalora(const formats::Config& config, Files& files, const Chosen& chosen);
 
 // Tensors and configuration as they are saved: without the ranks that training took away.
 void leave_ranks(const Adapter& adapter, std::map<std::string, at::Tensor>& tensors, std::string& config);

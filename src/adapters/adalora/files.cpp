@@ -16,21 +16,19 @@ AdaloraConfig adalora_config(const Adapter& adapter) {
   return AdaloraConfig(config);
 }
 
-Loaded load_adalora(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets) {
+Loaded load_adalora(const formats::Config& config, Files& files, const Chosen& chosen) {
   AdaloraConfig adalora(config);
-  Loaded out;
+  auto paths = chosen.paths();
   for (const auto& [path, rank] : adalora.left)
-    if (std::none_of(targets.begin(), targets.end(), [&](size_t i) { return layers[i].path == path; }))
+    if (std::find(paths.begin(), paths.end(), path) == paths.end())
       config.fail("rank_pattern", "names \"" + path + "\", which is no adapted layer");
-  for (size_t i : targets) {
-    const Layer& layer = layers[i];
+  return chosen.load([&](const Layer& layer) {
     if (layer.kind == Kind::embedding || layer.is_norm()) refuse_layer(layer, "AdaLoRA");
     std::string at = kPrefix + layer.path + ".";
     int64_t r = adalora.rank(layer.path), in = layer.base.weight.numel() / layer.outputs();
     at::Tensor a = files.take_by_columns(at + "lora_A", r, in), e = files.take(at + "lora_E", {r, 1});
-    out.parts[i] = {make_adalora(a, e, files.take_by_columns(at + "lora_B", layer.outputs(), r), adalora.scale)};
-  }
-  return out;
+    return make_adalora(a, e, files.take_by_columns(at + "lora_B", layer.outputs(), r), adalora.scale);
+  });
 }
 
 void leave_ranks(const Adapter& adapter, std::map<std::string, at::Tensor>& tensors, std::string& config) {

@@ -11,10 +11,8 @@ class Adalora : public PartOf<Adalora, Delta> {
   Adalora(at::Tensor a, at::Tensor e, at::Tensor b, double scale) : a_(std::move(a)), e_(std::move(e)), b_(std::move(b)), scale_(scale) {}
 
   std::vector<Slot> slots() override { return {{"lora_A", &a_}, {"lora_E", &e_}, {"lora_B", &b_}}; }
-  std::optional<LowRank> low_rank(const Layer& layer, double factor) const override {
-    if (!layer.is_linear() || a_.scalar_type() != at::kFloat) return {};
-    return LowRank{a_.t().contiguous(), b_.t().contiguous(), e_.flatten(), {}, scale_ * factor};
-  }
+  bool has_low_rank() const override { return a_.scalar_type() == at::kFloat; }
+  LowRank low_rank(double factor) const override { return {a_, b_, e_, {}, scale_ * factor}; }
 
  protected:
   at::Tensor delta(const Layer& layer) const override {

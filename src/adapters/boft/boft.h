@@ -11,6 +11,6 @@ struct BoftConfig {
 };
 
 PartPointer make_boft(at::Tensor blocks, at::Tensor scales);
-Loaded load_boft(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets);
+Loaded load_boft(const formats::Config& config, Files& files, const Chosen& chosen);
 
 }  // namespace tenon::adapters

@@ -12,6 +12,6 @@ struct HraConfig {
 };
 
 PartPointer make_hra(at::Tensor directions, bool makes_orthogonal);
-Loaded load_hra(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets);
+Loaded load_hra(const formats::Config& config, Files& files, const Chosen& chosen);
 
 }  // namespace tenon::adapters

@@ -14,6 +14,6 @@ struct Ia3Config {
 };
 
 PartPointer make_ia3(at::Tensor factors, bool is_feed_forward);
-Loaded load_ia3(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets);
+Loaded load_ia3(const formats::Config& config, Files& files, const Chosen& chosen);
 
 }  // namespace tenon::adapters

@@ -3,16 +3,13 @@
 
 namespace tenon::adapters {
 
-Loaded load_ln_tuning(const formats::Config&, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets) {
-  Loaded out;
-  for (size_t i : targets) {
-    const Layer& layer = layers[i];
+Loaded load_ln_tuning(const formats::Config&, Files& files, const Chosen& chosen) {
+  return chosen.load([&](const Layer& layer) {
     const std::string weight = "ln_tuning_layers.weight", bias = "ln_tuning_layers.bias";
     Base base{files.take(kPrefix + layer.path + "." + weight, layer.base.weight.sizes()), {}};
     if (layer.base.bias.defined()) base.bias = files.take(kPrefix + layer.path + "." + bias, layer.base.bias.sizes());
-    out.parts[i] = {make_replacement(base, weight, bias)};
-  }
-  return out;
+    return make_replacement(base, weight, bias);
+  });
 }
 
 }  // namespace tenon::adapters

@@ -5,6 +5,6 @@
 
 namespace tenon::adapters {
 
-Loaded load_ln_tuning(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets);
+Loaded load_ln_tuning(const formats::Config& config, Files& files, const Chosen& chosen);
 
 }  // namespace tenon::adapters

@@ -2,12 +2,10 @@
 
 namespace tenon::adapters {
 
-Loaded load_loha(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets) {
+Loaded load_loha(const formats::Config& config, Files& files, const Chosen& chosen) {
   LycorisConfig loha(config);
-  Loaded out;
-  for (size_t i : targets) {
-    const Layer& layer = layers[i];
-    if (layer.kind != Kind::linear && layer.kind != Kind::conv2d) refuse_layer(layer, "LoHa");
+  Loaded out = chosen.load([&](const Layer& layer) {
+    need_linear_or_conv(layer, "LoHa");
     std::string at = kPrefix + layer.path + ".hada_";
     int64_t r = loha.rank(layer.path);
     auto sizes = layer.base.weight.sizes();
@@ -19,9 +17,9 @@ Loaded load_loha(const formats::Config& config, Files& files, const std::vector<
               files.take(at + "t" + number, {r, r, sizes[2], sizes[3]})};
     };
     LohaFactor first = factor("1");
-    out.parts[i] = {make_loha(first, factor("2"), loha.scale(layer.path))};
-  }
-  auto paths = paths_of(layers, targets);
+    return make_loha(first, factor("2"), loha.scale(layer.path));
+  });
+  auto paths = chosen.paths();
   loha.ranks.need_matches(paths);
   loha.alphas.need_matches(paths);
   return out;

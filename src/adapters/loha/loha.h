@@ -27,6 +27,6 @@ struct LohaFactor {
   at::Tensor product() const;
 };
 PartPointer make_loha(LohaFactor first, LohaFactor second, double scale);
-Loaded load_loha(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets);
+Loaded load_loha(const formats::Config& config, Files& files, const Chosen& chosen);
 
 }  // namespace tenon::adapters

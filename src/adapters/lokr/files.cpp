@@ -2,12 +2,10 @@
 
 namespace tenon::adapters {
 
-Loaded load_lokr(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets) {
+Loaded load_lokr(const formats::Config& config, Files& files, const Chosen& chosen) {
   LokrConfig lokr(config);
-  Loaded out;
-  for (size_t i : targets) {
-    const Layer& layer = layers[i];
-    if (layer.kind != Kind::linear && layer.kind != Kind::conv2d) refuse_layer(layer, "LoKr");
+  Loaded out = chosen.load([&](const Layer& layer) {
+    need_linear_or_conv(layer, "LoKr");
     std::string at = kPrefix + layer.path + ".lokr_";
     int64_t r = lokr.rank(layer.path);
     auto sizes = layer.base.weight.sizes();
@@ -26,9 +24,9 @@ Loaded load_lokr(const formats::Config& config, Files& files, const std::vector<
     } else {
       second.a = files.take(at + "w2_a", {k, r}), second.b = files.take(at + "w2_b", {r, n * places});
     }
-    out.parts[i] = {make_lokr(first, second, lokr.scale(layer.path))};
-  }
-  auto paths = paths_of(layers, targets);
+    return make_lokr(first, second, lokr.scale(layer.path));
+  });
+  auto paths = chosen.paths();
   lokr.ranks.need_matches(paths);
   lokr.alphas.need_matches(paths);
   return out;

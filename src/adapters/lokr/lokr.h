@@ -20,6 +20,6 @@ struct LokrFactor {
   at::Tensor product() const;
 };
 PartPointer make_lokr(LokrFactor first, LokrFactor second, double scale);
-Loaded load_lokr(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets);
+Loaded load_lokr(const formats::Config& config, Files& files, const Chosen& chosen);
 
 }  // namespace tenon::adapters

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "adapters/lora/lora.h"
 #include "base/error.h"

@@ -2,11 +2,10 @@
 
 namespace tenon::adapters {
 
-Loaded load_lora(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets) {
+Loaded load_lora(const formats::Config& config, Files& files, const Chosen& chosen) {
   LoraConfig lora(config);
-  Loaded out;
-  for (size_t i : targets) out.parts[i] = {make_lora(lora, files, layers[i])};
-  auto paths = paths_of(layers, targets);
+  Loaded out = chosen.load([&](const Layer& layer) { return make_lora(lora, files, layer); });
+  auto paths = chosen.paths();
   lora.ranks.need_matches(paths);
   lora.alphas.need_matches(paths);
   return out;

@@ -20,6 +20,6 @@ struct LoraConfig {
 // Tensors of the file are taken, and those of `dora`.
 PartPointer make_lora(const LoraConfig& config, Files& files, const Layer& layer);
 
-Loaded load_lora(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets);
+Loaded load_lora(const formats::Config& config, Files& files, const Chosen& chosen);
 
 }  // namespace tenon::adapters

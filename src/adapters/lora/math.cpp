@@ -44,10 +44,8 @@ class LoraLinear : public PartOf<LoraLinear, Lora> {
     if (bias_.defined()) out.push_back({"lora_B.bias", &bias_});
     return out;
   }
-  std::optional<LowRank> low_rank(const Layer&, double factor) const override {
-    if (bias_.defined() || a_.scalar_type() != at::kFloat) return {};
-    return LowRank{a_.t().contiguous(), b_.t().contiguous(), {}, {}, scale_ * factor};
-  }
+  bool has_low_rank() const override { return !bias_.defined() && a_.scalar_type() == at::kFloat; }
+  LowRank low_rank(double factor) const override { return {a_, b_, {}, {}, scale_ * factor}; }
   at::Tensor added(const at::Tensor& x, const Layer&) const override {
     return at::linear(at::linear(x.to(a_.scalar_type()), a_), b_, bias_);
   }

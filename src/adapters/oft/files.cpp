@@ -5,12 +5,10 @@
 
 namespace tenon::adapters {
 
-Loaded load_oft(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets) {
+Loaded load_oft(const formats::Config& config, Files& files, const Chosen& chosen) {
   OftConfig oft(config);
-  Loaded out;
-  for (size_t i : targets) {
-    const Layer& layer = layers[i];
-    if (layer.kind != Kind::linear && layer.kind != Kind::conv2d) refuse_layer(layer, "OFT");
+  return chosen.load([&](const Layer& layer) {
+    need_linear_or_conv(layer, "OFT");
     if (layer.kind == Kind::conv2d && layer.base.weight.size(2) * layer.base.weight.size(3) != 1)
       throw UserError(ErrorCode::adapter,
                       layer.path + ": OFT on a kernel larger than 1 x 1 has no meaning that forward and merge agree on");
@@ -21,9 +19,8 @@ Loaded load_oft(const formats::Config& config, Files& files, const std::vector<L
     bool fits = upper.dim() == 2 && size * (size - 1) / 2 == elements && layer.inputs() % size == 0 &&
                 upper.size(0) == (oft.shares_block ? 1 : layer.inputs() / size);
     if (!fits) throw UserError(ErrorCode::adapter, "adapter_model.safetensors: the blocks of \"" + name + "\" do not fit the layer");
-    out.parts[i] = {make_oft(upper, layer.inputs(), oft)};
-  }
-  return out;
+    return make_oft(upper, layer.inputs(), oft);
+  });
 }
 
 }  // namespace tenon::adapters

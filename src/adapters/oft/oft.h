@@ -12,6 +12,6 @@ struct OftConfig {
 };
 
 PartPointer make_oft(at::Tensor upper, int64_t inputs, const OftConfig& config);
-Loaded load_oft(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets);
+Loaded load_oft(const formats::Config& config, Files& files, const Chosen& chosen);
 
 }  // namespace tenon::adapters

@@ -4,28 +4,24 @@
 
 namespace tenon::adapters {
 
-Loaded load_vera(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets) {
+Loaded load_vera(const formats::Config& config, Files& files, const Chosen& chosen) {
   VeraConfig vera(config);
   int64_t inputs = 0, outputs = 0;
-  for (size_t i : targets) {
-    if (layers[i].kind != Kind::linear && layers[i].kind != Kind::turned_linear) refuse_layer(layers[i], "VeRA");
-    inputs = std::max(inputs, layers[i].inputs());
-    outputs = std::max(outputs, layers[i].outputs());
+  for (size_t i : chosen.indices) {
+    const Layer& layer = chosen.layers[i];
+    if (!layer.is_linear()) refuse_layer(layer, "VeRA");
+    inputs = std::max(inputs, layer.inputs());
+    outputs = std::max(outputs, layer.outputs());
   }
-  Loaded out;
-  at::Tensor a, b;
-  if (vera.saves_projections) {
-    a = files.take("base_model.vera_A", {vera.r, inputs}), b = files.take("base_model.vera_B", {outputs, vera.r});
-  } else {
-    std::tie(a, b) = make_projections(vera, inputs, outputs);
-  }
-  a = a.t().contiguous().t(), b = b.t().contiguous().t();  // as the loop for low ranks reads them
+  auto [a, b] = vera.saves_projections ? std::pair{files.take_by_columns("base_model.vera_A", vera.r, inputs),
+                                                   files.take_by_columns("base_model.vera_B", outputs, vera.r)}
+                                       : make_projections(vera, inputs, outputs);
+  Loaded out = chosen.load([&, a = a, b = b](const Layer& layer) {
+    std::string at = kPrefix + layer.path + ".";
+    at::Tensor lambda_b = files.take(at + "vera_lambda_b", {layer.outputs()});
+    return make_vera({a, b, lambda_b, files.take(at + "vera_lambda_d", {vera.r})});
+  });
   if (vera.saves_projections) out.shared = {{"base_model.vera_A", a}, {"base_model.vera_B", b}};
-  for (size_t i : targets) {
-    std::string at = kPrefix + layers[i].path + ".";
-    at::Tensor lambda_b = files.take(at + "vera_lambda_b", {layers[i].outputs()});
-    out.parts[i] = {make_vera({a, b, lambda_b, files.take(at + "vera_lambda_d", {vera.r})})};
-  }
   return out;
 }
 

@@ -21,10 +21,8 @@ class Vera : public PartOf<Vera> {
     at::Tensor added = at::linear(inner, t_.b.narrow(0, 0, layer.outputs())) * t_.lambda_b;
     return (y + added * factor).to(y.scalar_type());
   }
-  std::optional<LowRank> low_rank(const Layer& layer, double factor) const override {
-    if (t_.a.scalar_type() != at::kFloat || t_.lambda_b.scalar_type() != at::kFloat) return {};
-    return LowRank{t_.a.t().narrow(0, 0, layer.inputs()), t_.b.t(), t_.lambda_d, t_.lambda_b, factor};
-  }
+  bool has_low_rank() const override { return t_.a.scalar_type() == at::kFloat && t_.lambda_b.scalar_type() == at::kFloat; }
+  LowRank low_rank(double factor) const override { return {t_.a, t_.b, t_.lambda_d, t_.lambda_b, factor}; }
   Base merged(const Layer& layer, double factor) const override {
     at::Tensor a = t_.a.narrow(1, 0, layer.inputs()) * t_.lambda_d.unsqueeze(1),
                b = t_.b.narrow(0, 0, layer.outputs()) * t_.lambda_b.unsqueeze(1);
@@ -43,7 +41,8 @@ std::pair<at::Tensor, at::Tensor> make_projections(const VeraConfig& config, int
   at::Generator generator = at::detail::createCPUGenerator(static_cast<uint64_t>(config.key));
   auto draw = [&](int64_t rows, int64_t columns) {
     double bound = std::sqrt(6.0 / static_cast<double>(columns));
-    return at::empty({rows, columns}, at::kFloat).uniform_(-bound, bound, generator);
+    at::Tensor drawn = at::empty({rows, columns}, at::kFloat).uniform_(-bound, bound, generator);
+    return drawn.t().contiguous().t();  // as the loop for low ranks reads it
   };
   at::Tensor a = draw(config.r, inputs);
   return {a, draw(outputs, config.r)};

@@ -18,6 +18,6 @@ struct VeraTensors {
   at::Tensor a, b, lambda_b, lambda_d;
 };
 PartPointer make_vera(VeraTensors tensors);
-Loaded load_vera(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets);
+Loaded load_vera(const formats::Config& config, Files& files, const Chosen& chosen);
 
 }  // namespace tenon::adapters
