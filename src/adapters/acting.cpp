@@ -61,6 +61,19 @@ bool Acting::uses_base() const {
   return false;
 }
 
+bool Acting::adds() const {
+  for (const Set& set : sets_)
+    for (const Acts& acts : set)
+      if (!acts.part->adds() || acts.part->turns_weight(layer_)) return false;
+  return true;
+}
+
+Layer Acting::over(const at::Tensor& weight, const at::Tensor& bias) const {
+  Layer out = layer_;
+  out.base = {weight, bias};
+  return out;
+}
+
 // One row as parts are given it; all rows if they have one set.
 at::Tensor Acting::row_of(const at::Tensor& batch, int64_t i) const {
   if (is_one_) return batch;
@@ -144,7 +157,7 @@ std::vector<Acting::Run> Acting::runs_of(size_t set) const {
 }
 
 template <class W, class F>
-void Acting::differentiate(const at::Tensor& grad, const std::vector<std::pair<at::Tensor, at::Tensor>>& by, const at::Tensor& trained,
+void Acting::differentiate(const at::Tensor& grad, const std::vector<std::pair<at::Tensor, at::Tensor*>>& by, const at::Tensor& trained,
                            at::Tensor& trained_grad, W&& acts, F&& body) const {
   // We are called below autograd.
   auto local = c10::impl::tls_local_dispatch_key_set();
@@ -164,7 +177,7 @@ void Acting::differentiate(const at::Tensor& grad, const std::vector<std::pair<a
     std::vector<at::Tensor> rows, asked;
     for (const auto& [value, to] : by) {
       rows.push_back(rows_of(value).detach());
-      if (to.defined()) asked.push_back(rows.back().requires_grad_());
+      if (to) asked.push_back(rows.back().requires_grad_());
     }
     size_t count = asked.size();
     for (const auto& [parameter, first] : leaves.parameters) asked.push_back(parameter);
@@ -175,11 +188,16 @@ void Acting::differentiate(const at::Tensor& grad, const std::vector<std::pair<a
     at::NoGradGuard no_grad;
     size_t next = 0;
     for (const auto& [value, to] : by) {
-      if (!to.defined()) continue;
+      if (!to) continue;
       const at::Tensor& one = found[next++];
+      if (one.defined() && runs.size() == 1 && runs[0].count == value.size(0)) {
+        *to = one;
+        continue;
+      }
+      if (!to->defined()) *to = at::zeros_like(value, at::MemoryFormat::Contiguous);
       int64_t first = 0;
       for (const Run& run : runs) {
-        at::Tensor place = to.narrow(0, run.first, run.count);
+        at::Tensor place = to->narrow(0, run.first, run.count);
         one.defined() ? place.copy_(one.narrow(0, first, run.count)) : place.zero_();
         first += run.count;
       }
@@ -196,18 +214,19 @@ Acting::Gradients Acting::turn_backward(const at::Tensor& grad, const at::Tensor
   auto turns = [&](const Set& set) {
     return std::any_of(set.begin(), set.end(), [&](const Acts& acts) { return acts.part->turns_input(layer_); });
   };
-  differentiate(grad, {{x, out.x}}, trained, out.trained, turns, [&](const Set& set, const std::vector<at::Tensor>& rows) {
+  differentiate(grad, {{x, &out.x}}, trained, out.trained, turns, [&](const Set& set, const std::vector<at::Tensor>& rows) {
     return turn_row(set, ready_of(set, /*of_turns=*/true), rows[0]);
   });
   return out;
 }
 
 Acting::Gradients Acting::finish_backward(const at::Tensor& grad, const at::Tensor& y, const at::Tensor& x,
-                                          const at::Tensor& trained) const {
-  Gradients out{grad.clone(at::MemoryFormat::Contiguous), at::zeros_like(x, at::MemoryFormat::Contiguous), at::zeros_like(trained)};
+                                          const at::Tensor& trained, bool asks_x) const {
+  bool adds = this->adds();
+  Gradients out{adds ? grad : grad.clone(at::MemoryFormat::Contiguous), {}, at::zeros_like(trained)};
   auto acts = [](const Set& set) { return !set.empty(); };
-  bool is_real = c10::isFloatingType(x.scalar_type());
-  differentiate(grad, {{y, out.y}, {x, is_real ? out.x : at::Tensor()}}, trained, out.trained, acts,
+  // What is added to does not matter; `grad` has its size.
+  differentiate(grad, {{adds ? grad : y, adds ? nullptr : &out.y}, {x, asks_x ? &out.x : nullptr}}, trained, out.trained, acts,
                 [&](const Set& set, const std::vector<at::Tensor>& rows) {
                   return finish_row(set, ready_of(set, /*of_turns=*/false), rows[0], rows[1]);
                 });

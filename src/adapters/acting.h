@@ -17,15 +17,20 @@ class Acting {
   bool acts() const { return acts_; }
   bool turns() const { return turns_; }
   bool uses_base() const;
+  bool adds() const;  // what all parts do
+  // The layer, with these tensors in the place of its own.
+  Layer over(const at::Tensor& weight, const at::Tensor& bias) const;
   // Row by row on all threads, so that a row does not depend on others; finish into y's memory.
   at::Tensor turn(const at::Tensor& x) const;
   void finish(at::Tensor& y, const at::Tensor& x) const;
-  // Gradients, by libtorch's autograd. `trained` holds the layer's parameters that train.
+  // Gradients, by libtorch's autograd. `trained` holds the layer's parameters that train. Where all parts add, y need not be defined.
+  // What is not asked for, and x where no row has an adapter, is not defined.
   struct Gradients {
     at::Tensor y, x, trained;
   };
   Gradients turn_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& trained) const;
-  Gradients finish_backward(const at::Tensor& grad, const at::Tensor& y, const at::Tensor& x, const at::Tensor& trained) const;
+  Gradients finish_backward(const at::Tensor& grad, const at::Tensor& y, const at::Tensor& x, const at::Tensor& trained,
+                            bool asks_x) const;
 
  private:
   struct Acts {
@@ -50,7 +55,7 @@ class Acting {
   std::vector<Run> runs_of(size_t set) const;
   // Of all sets that `acts`; `body` is given a set's leaves, its rows of `by`, and gives what `grad` is the gradient of.
   template <class W, class F>
-  void differentiate(const at::Tensor& grad, const std::vector<std::pair<at::Tensor, at::Tensor>>& by, const at::Tensor& trained,
+  void differentiate(const at::Tensor& grad, const std::vector<std::pair<at::Tensor, at::Tensor*>>& by, const at::Tensor& trained,
                      at::Tensor& trained_grad, W&& acts, F&& body) const;
   at::Tensor row_of(const at::Tensor& batch, int64_t i) const;
   Layer seen_by(const Set& set, bool* has_weight) const;

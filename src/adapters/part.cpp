@@ -1,6 +1,7 @@
 #include "adapters/part.h"
 
 #include <ATen/ops/conv2d.h>
+#include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/layer_norm.h>
@@ -33,6 +34,29 @@ at::Tensor Layer::run(const at::Tensor& given) const {
     }
   }
   throw InternalError("a layer of no kind");
+}
+
+Layer::Gradients Layer::backward(const at::Tensor& grad, const at::Tensor& x, std::array<bool, 3> asks) const {
+  auto [asks_x, asks_weight, asks_bias] = asks;
+  const at::Tensor& weight = base.weight;
+  at::Tensor g = grad.to(weight.scalar_type()), given = asks_weight ? x.to(weight.scalar_type()) : x;
+  Gradients out;
+  if (kind == Kind::conv2d) {
+    std::tie(out.x, out.weight, out.bias) =
+        at::convolution_backward(g, given.to(weight.scalar_type()), weight, at::IntArrayRef({weight.size(0)}), {stride, stride},
+                                 {padding, padding}, {1, 1}, false, {0, 0}, 1, asks);
+  } else {
+    bool is_turned = kind == Kind::turned_linear;
+    if (asks_x) out.x = g.matmul(is_turned ? weight.t() : weight);
+    at::Tensor flat = g.reshape({-1, outputs()});
+    if (asks_weight) {
+      at::Tensor inputs_flat = given.reshape({-1, inputs()});
+      out.weight = is_turned ? inputs_flat.t().mm(flat) : flat.t().mm(inputs_flat);
+    }
+    if (asks_bias) out.bias = flat.sum(0);
+  }
+  if (asks_x) out.x = out.x.to(x.scalar_type());
+  return out;
 }
 
 std::vector<std::pair<std::string, at::Tensor>> Part::tensors() const {

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,6 +42,11 @@ struct Layer {
   // One number an output, so that it can be multiplied with results.
   at::Tensor along_outputs(const at::Tensor& numbers) const { return kind == Kind::conv2d ? numbers.view({1, -1, 1, 1}) : numbers; }
   at::Tensor run(const at::Tensor& x) const;
+  // Of `run`, for linear layers and convolutions: those of x, weight and bias that are asked for.
+  struct Gradients {
+    at::Tensor x, weight, bias;
+  };
+  Gradients backward(const at::Tensor& grad, const at::Tensor& x, std::array<bool, 3> asks) const;
 };
 
 // Rows are those of one element of the batch: [tokens, inputs] or [tokens, outputs], ids [tokens], images [1, channels, ...].
@@ -60,6 +66,8 @@ class Part {
 
   // True: its result is not a sum with others', so that no other part may act on the same row of its layer.
   virtual bool acts_alone() const { return false; }
+  // True: what it makes of the base layer's result y is y and something that does not depend on y.
+  virtual bool adds() const { return false; }
   virtual bool has_scale() const { return true; }
   // Whether its result depends on the layer's own tensors otherwise than by y.
   virtual bool uses_base(const Layer& layer) const { return replaced().has_value() || turns_weight(layer); }
@@ -103,6 +111,7 @@ class PartOf : public Under {
 // A part that adds a matrix to the layer's weight.
 class Delta : public Part {
  public:
+  bool adds() const override { return true; }
   at::Tensor ready(const Layer& layer, double factor) const override;
   at::Tensor finish(const at::Tensor& y, const at::Tensor& x, const at::Tensor& ready, const Layer& layer, double factor) const override;
   Base merged(const Layer& layer, double factor) const override;
@@ -117,6 +126,7 @@ class Turn : public Part {
  public:
   bool has_scale() const override { return false; }
   bool uses_base(const Layer& layer) const override { return turns_weight(layer) || outputs().defined(); }
+  bool adds() const override { return !outputs().defined(); }
   bool turns() const override { return true; }
   bool turns_weight(const Layer& layer) const override { return layer.kind == Kind::conv2d; }
   at::Tensor turn(const at::Tensor& x, const at::Tensor& ready, const Layer& layer) const override;

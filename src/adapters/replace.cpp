@@ -22,6 +22,7 @@ class Replacement : public PartOf<Replacement> {
   bool acts_alone() const override { return base_.weight.defined(); }
   bool has_scale() const override { return false; }
   std::optional<Base> replaced() const override { return base_; }
+  bool adds() const override { return !base_.weight.defined(); }
   at::Tensor finish(const at::Tensor& y, const at::Tensor&, const at::Tensor&, const Layer&, double) const override { return y; }
   Base merged(const Layer& layer, double) const override {
     auto as = [](const at::Tensor& ours, const at::Tensor& theirs) { return ours.defined() ? ours.to(theirs.scalar_type()) : theirs; };

@@ -22,10 +22,17 @@ constexpr auto kKey = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 
 // A layer of the tree.
 struct Place {
+  using Weak = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
   Kind kind;
   Seam seam;
   at::Tensor standard;
   bool has_bias;
+  Weak weight, bias;  // which own their place
+
+  // The whole layer, while gradients are recorded.
+  at::Tensor train(const at::Tensor& x) const {
+    return models::train(seam, x, at::Tensor(weight.lock()), has_bias ? at::Tensor(bias.lock()) : at::Tensor());
+  }
 };
 using Places = std::vector<std::shared_ptr<Place>>;
 
@@ -36,8 +43,7 @@ struct Mark : c10::BackendMeta {
   Mark(Role role, Places places) : role(role), places(std::move(places)) {}
   Role role;
   Places places;
-  using Input = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
-  std::optional<Input> input;  // of the layer, for its product without bias
+  std::optional<Place::Weak> input;  // of the layer, for its product without bias
 };
 
 // Lets a tensor have another set of keys.
@@ -116,9 +122,19 @@ class Visit {
   void run_layer(const Place& place, size_t input, bool turns) {
     auto pin = pin_standard(place);
     at::Tensor x = argument(input).toTensor();
+    if (turns && models::trains(place.seam)) {
+      at::Tensor y = place.train(x);
+      return give(std::move(y));
+    }
     if (turns) argument(input) = models::turn(place.seam, x);
     op_.callBoxed(&stack_);
     stack_.back() = models::finish(place.seam, x, stack_.back().toTensor());
+  }
+
+  // As the op's result.
+  void give(at::Tensor y) {
+    torch::jit::drop(stack_, stack_.size() - first_);
+    stack_.emplace_back(std::move(y));
   }
 
   void run_transpose() {
@@ -144,16 +160,16 @@ class Visit {
     Places places = mark->places;
     auto pin = pin_standard(*place);
     at::Tensor x = argument(0).toTensor();
-    argument(0) = models::turn(place->seam, x);
+    if (!models::trains(place->seam)) argument(0) = models::turn(place->seam, x);  // else the bias brings everything
     op_.callBoxed(&stack_);
     at::Tensor y = stack_.back().toTensor();
     auto product = c10::make_intrusive<Mark>(Role::product, std::move(places));
-    product->input = Mark::Input(x.getIntrusivePtr());
+    product->input = Place::Weak(x.getIntrusivePtr());
     y.unsafeGetTensorImpl()->set_backend_meta(std::move(product));
   }
 
-  // What is left of a layer whose product was without its bias. Written to the tensor that the caller has; adapters keep what they were
-  // given for their gradients, so that is another one.
+  // What is left of a layer whose product was without its bias; all of it while gradients are recorded. Written to the tensor that the
+  // caller has.
   void run_add() {
     const Mark* product = mark_of(argument(0), Role::product);
     const Mark* bias = mark_of(argument(1), Role::bias);
@@ -165,14 +181,13 @@ class Visit {
     Places places = product->places;  // which outlive the mark
     y.unsafeGetTensorImpl()->set_backend_meta({});
     auto pin = pin_standard(*place);
-    if (at::GradMode::is_enabled()) {
-      y.copy_(models::finish(place->seam, x, y + b));
+    if (models::trains(place->seam)) {
+      y.copy_(place->train(x));
     } else {
       y.add_(b);
       models::finish(place->seam, x, y);
     }
-    torch::jit::drop(stack_, stack_.size() - first_);
-    stack_.emplace_back(y);
+    give(y);
   }
 
   const c10::OperatorHandle& op_;
@@ -231,7 +246,8 @@ class TreeHost : public Host {
     for (size_t i = 0; i < layers_.size(); ++i) {
       const auto& [weight, bias] = layers_[i].base;
       Seam seam{bank, static_cast<int64_t>(i), trained[i]};
-      auto place = std::make_shared<Place>(Place{layers_[i].kind, seam, standard, bias.defined()});
+      auto place = std::make_shared<Place>(Place{layers_[i].kind, seam, standard, bias.defined(), Place::Weak(weight.getIntrusivePtr()),
+                                                 Place::Weak(bias.defined() ? bias.getIntrusivePtr() : weight.getIntrusivePtr())});
       const Mark* tied = mark_of(weight, Role::weight);
       Places places = tied ? tied->places : Places();
       places.push_back(place);

@@ -27,7 +27,7 @@ Linear::Linear(at::Tensor weight, at::Tensor bias)
     : weight(put_parameter("weight", std::move(weight))), bias(put_parameter("bias", std::move(bias))) {}
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
-  return models::through_bank(seam(), x, [&](const at::Tensor& given) {
+  return models::through_bank(seam(), x, weight, bias, [&](const at::Tensor& given) {
     if (stored_ == Stored::output_first) return at::linear(given, weight, bias);
     auto sizes = given.sizes().vec();
     sizes.back() = weight.size(1);
@@ -68,7 +68,7 @@ Conv2d::Conv2d(const Weights& from, int64_t in, int64_t out, int64_t kernel, int
       padding_(padding) {}
 
 at::Tensor Conv2d::forward(const at::Tensor& x) const {
-  return models::through_bank(seam(), x, [&](const at::Tensor& given) { return at::conv2d(given, weight, bias, stride_, padding_); });
+  return models::through_bank(seam(), x, weight, bias, [&](const at::Tensor& given) { return at::conv2d(given, weight, bias, stride_, padding_); });
 }
 
 BatchNorm::BatchNorm(const Weights& from, int64_t width)

@@ -16,7 +16,8 @@ thread_local int64_t t_bank = 0;
 using BankPin = at::Tensor(const at::Tensor&, int64_t);
 using BankTurn = at::Tensor(const at::Tensor&, const at::Tensor&, int64_t, int64_t, bool);
 using BankFinish = void(at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t, int64_t);
-using TrainTurn = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t, int64_t);
+using TrainLayer = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, const at::Tensor&, const at::Tensor&,
+                              int64_t, int64_t);
 using TrainFinish = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t, int64_t);
 
 template <class Signature>
@@ -62,8 +63,6 @@ namespace models {
 at::Tensor turn(const Seam& seam, const at::Tensor& x) {
   if (!meets_bank(seam)) return x;
   static const auto op = find<BankTurn>("tenon::bank_turn");
-  static const auto train = find<TrainTurn>("tenon::train_turn");
-  if (at::GradMode::is_enabled()) return train.call(x, t_pin, seam.trained, seam.bank, seam.layer);
   return op.call(x, t_pin, seam.bank, seam.layer, /*lends=*/false);
 }
 
@@ -74,6 +73,13 @@ at::Tensor finish(const Seam& seam, const at::Tensor& x, at::Tensor y) {
   if (at::GradMode::is_enabled()) return train.call(y, x, t_pin, seam.trained, seam.bank, seam.layer);
   op.call(y, x, t_pin, seam.bank, seam.layer);
   return y;
+}
+
+bool trains(const Seam& seam) { return meets_bank(seam) && at::GradMode::is_enabled(); }
+
+at::Tensor train(const Seam& seam, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  static const auto op = find<TrainLayer>("tenon::train_layer");
+  return op.call(x, weight, bias.defined() ? std::optional(bias) : std::nullopt, t_pin, seam.trained, seam.bank, seam.layer);
 }
 
 }  // namespace models

@@ -19,14 +19,18 @@ class PinScope {
   int64_t bank_before_;
 };
 
-// What a layer is to compute with instead of x; x itself without a bank.
+// What a layer is to compute with instead of x, where no gradients are recorded; x itself without a bank.
 at::Tensor turn(const Seam& seam, const at::Tensor& x);
 // What adapters make of the layer's result y; y without a bank. For layers whose inputs no method turns this is all.
 at::Tensor finish(const Seam& seam, const at::Tensor& x, at::Tensor y);
+// Whether there is a bank and gradients are recorded; then `train` is the whole layer.
+bool trains(const Seam& seam);
+at::Tensor train(const Seam& seam, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
-// What the layer computes for the rows of this call; `base` is the layer itself.
+// What the layer computes for the rows of this call; `base` is the layer itself, with this weight and, if it is defined, this bias.
 template <class F>
-at::Tensor through_bank(const Seam& seam, const at::Tensor& x, F&& base) {
+at::Tensor through_bank(const Seam& seam, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, F&& base) {
+  if (trains(seam)) return train(seam, x, weight, bias);
   return finish(seam, x, base(turn(seam, x)));
 }
 

@@ -12,6 +12,7 @@ class Ia3 : public PartOf<Ia3> {
 
   std::vector<Slot> slots() override { return {{"ia3_l", &factors_}}; }
   bool has_scale() const override { return false; }
+  bool adds() const override { return is_feed_forward_; }
   bool turns() const override { return is_feed_forward_; }
   at::Tensor turn(const at::Tensor& x, const at::Tensor&, const Layer& layer) const override {
     return is_feed_forward_ ? (x * along(layer)).to(x.scalar_type()) : x;

@@ -18,6 +18,7 @@ class Lora : public Part {
   Lora(at::Tensor a, at::Tensor b, double scale) : a_(std::move(a)), b_(std::move(b)), scale_(scale) {}
 
   std::vector<Slot> slots() override { return {{"lora_A.weight", &a_}, {"lora_B.weight", &b_}}; }
+  bool adds() const override { return true; }
   at::Tensor finish(const at::Tensor& y, const at::Tensor& x, const at::Tensor&, const Layer& layer, double factor) const override {
     return (y + added(x, layer) * (scale_ * factor)).to(y.scalar_type());
   }

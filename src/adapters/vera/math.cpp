@@ -16,6 +16,7 @@ class Vera : public PartOf<Vera> {
   explicit Vera(VeraTensors t) : t_(std::move(t)) {}
 
   std::vector<Slot> slots() override { return {{"vera_lambda_b", &t_.lambda_b}, {"vera_lambda_d", &t_.lambda_d}}; }
+  bool adds() const override { return true; }
   at::Tensor finish(const at::Tensor& y, const at::Tensor& x, const at::Tensor&, const Layer& layer, double factor) const override {
     at::Tensor inner = at::linear(x.to(t_.a.scalar_type()), t_.a.narrow(1, 0, layer.inputs())) * t_.lambda_d;
     at::Tensor added = at::linear(inner, t_.b.narrow(0, 0, layer.outputs())) * t_.lambda_b;
