@@ -220,8 +220,8 @@ Acting::Gradients Acting::turn_backward(const at::Tensor& grad, const at::Tensor
   return out;
 }
 
-Acting::Gradients Acting::finish_backward(const at::Tensor& grad, const at::Tensor& y, const at::Tensor& x,
-                                          const at::Tensor& trained, bool asks_x) const {
+Acting::Gradients Acting::finish_backward(const at::Tensor& grad, const at::Tensor& y, const at::Tensor& x, const at::Tensor& trained,
+                                          bool asks_x) const {
   bool adds = this->adds();
   Gradients out{adds ? grad : grad.clone(at::MemoryFormat::Contiguous), {}, at::zeros_like(trained)};
   auto acts = [](const Set& set) { return !set.empty(); };

@@ -29,8 +29,7 @@ class Acting {
     at::Tensor y, x, trained;
   };
   Gradients turn_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& trained) const;
-  Gradients finish_backward(const at::Tensor& grad, const at::Tensor& y, const at::Tensor& x, const at::Tensor& trained,
-                            bool asks_x) const;
+  Gradients finish_backward(const at::Tensor& grad, const at::Tensor& y, const at::Tensor& x, const at::Tensor& trained, bool asks_x) const;
 
  private:
   struct Acts {

@@ -5,11 +5,13 @@
 #include <c10/util/StringUtil.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
 
 #include "base/error.h"
+#include "bridge/parallel.h"
 #include "models/weights.h"
 
 namespace tenon::adapters {
@@ -26,6 +28,13 @@ formats::Safetensors open(const formats::Directory& directory) {
   // All of it is read now; page by page that would be a fault each. An old kernel may not know how.
   madvise(const_cast<char*>(file->text().data()), file->size(), MADV_POPULATE_READ);
   return formats::Safetensors(std::move(file));
+}
+
+Room room_for(const formats::Safetensors& file) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < file.size(); ++i)
+    if (file.tensor(i).dtype == formats::Dtype::F32) bytes += Room::bytes_of(file.tensor(i).data.size());
+  return Room(bytes);
 }
 
 at::ScalarType type_of(const formats::TensorView& view) {
@@ -88,23 +97,29 @@ bool turn_block(const std::byte* from, int64_t columns, float* to, int64_t rows)
 
 // [rows, columns] to [columns, rows].
 bool turn_floats(const std::byte* from, int64_t rows, int64_t columns, float* to) {
-  bool is_finite = true;
-  for (int64_t row = 0; row < rows; row += kBlock)
-    for (int64_t column = 0; column < columns; column += kBlock) {
+  constexpr int64_t kEnough = 16;  // blocks that are worth a thread
+  int64_t across = (columns + kBlock - 1) / kBlock, down = (rows + kBlock - 1) / kBlock;
+  std::atomic<bool> is_finite = true;
+  bridge::parallel_for(0, down * across, kEnough, [&](int64_t begin, int64_t end) {
+    bool are_finite = true;
+    for (int64_t block = begin; block < end; ++block) {
+      int64_t row = block / across * kBlock, column = block % across * kBlock;
       if (row + kBlock <= rows && column + kBlock <= columns) {
-        is_finite &= turn_block(from + 4 * (row * columns + column), columns, to + column * rows + row, rows);
+        are_finite &= turn_block(from + 4 * (row * columns + column), columns, to + column * rows + row, rows);
         continue;
       }
       for (int64_t i = row; i < std::min(row + kBlock, rows); ++i)
         for (int64_t k = column; k < std::min(column + kBlock, columns); ++k)
-          is_finite &= copy_floats(from + 4 * (i * columns + k), 1, to + k * rows + i);
+          are_finite &= copy_floats(from + 4 * (i * columns + k), 1, to + k * rows + i);
     }
+    if (!are_finite) is_finite = false;
+  });
   return is_finite;
 }
 
 }  // namespace
 
-Files::Files(const formats::Directory& directory) : file_(open(directory)) {
+Files::Files(const formats::Directory& directory) : file_(open(directory)), room_(room_for(*file_)) {
   for (const std::string& name : names())
     if (name.find("_orig_mod.") != std::string::npos)
       refuse("the name \"" + name + "\" comes from a compiled wrapper; take the segments _orig_mod. out of all names");
@@ -146,7 +161,7 @@ at::Tensor Files::take_any_shape(const std::string& name) {
   bool is_finite = false;
   at::Tensor out;
   if (const std::byte* floats = floats_of(name)) {
-    out = at::empty(*sizes(name), at::kFloat);
+    out = room_.empty(*sizes(name));
     is_finite = copy_floats(floats, out.numel(), out.mutable_data_ptr<float>());
   } else {
     out = converted(name);
@@ -172,7 +187,7 @@ at::Tensor Files::take_by_columns(const std::string& name, int64_t rows, int64_t
   const std::byte* floats = floats_of(name);
   if (!floats) return take_any_shape(name).t().contiguous().t();
   taken_.insert(name);
-  at::Tensor out = at::empty({columns, rows}, at::kFloat);
+  at::Tensor out = room_.empty({columns, rows});
   if (!turn_floats(floats, rows, columns, out.mutable_data_ptr<float>())) refuse("tensor \"" + name + "\" holds NaN or infinity");
   return out.t();
 }

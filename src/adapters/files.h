@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "adapters/room.h"
 #include "formats/directory.h"
 #include "formats/safetensors.h"
 
@@ -41,6 +42,7 @@ class Files {
   std::optional<formats::Safetensors> file_;
   std::map<std::string, at::Tensor> tensors_;
   std::set<std::string> taken_;
+  Room room_{0};
 };
 
 }  // namespace tenon::adapters

@@ -68,13 +68,12 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> train_layer_backward(const Tensor& gr
   }
   if (behind.x.defined()) found.x.add_(behind.x);
   auto given = [](const Tensor& t, bool asked, const Tensor& other) { return asked ? t.contiguous() : at::empty({0}, other.options()); };
-  return {given(found.x, asks_x, x), behind.trained.defined() ? behind.trained : at::zeros_like(trained), given(found.weight, asks_weight, x),
-          given(found.bias, asks_bias, x)};
+  return {given(found.x, asks_x, x), behind.trained.defined() ? behind.trained : at::zeros_like(trained),
+          given(found.weight, asks_weight, x), given(found.bias, asks_bias, x)};
 }
 std::tuple<Tensor, Tensor, Tensor, Tensor> train_layer_backward_shape(const Tensor&, const Tensor& x, const Tensor& weight,
                                                                       const std::optional<Tensor>& bias, const Tensor&,
-                                                                      const Tensor& trained, int64_t, int64_t,
-                                                                      std::array<bool, 3> asks) {
+                                                                      const Tensor& trained, int64_t, int64_t, std::array<bool, 3> asks) {
   auto like = [&](const Tensor& t, bool asked) { return asked ? at::empty(t.sizes(), t.options()) : at::empty({0}, x.options()); };
   return {like(x, asks[0]), at::empty_like(trained), like(weight, asks[1]), like(bias.value_or(Tensor()), asks[2])};
 }
@@ -142,7 +141,8 @@ struct TrainLayer : torch::autograd::Function<TrainLayer> {
     auto [x, trained, of_weight, of_bias] = op<&train_layer_backward>("tenon::train_layer_backward")
                                                 .call(grads[0], saved[0], saved[1], bias, saved[3], saved[4], data["bank"].toInt(),
                                                       data["layer"].toInt(), {asks_x, asks_weight, asks_bias});
-    return {asks_x ? x : Tensor(), asks_weight ? of_weight : Tensor(), asks_bias ? of_bias : Tensor(), Tensor(), trained, Tensor(), Tensor()};
+    return {
+        asks_x ? x : Tensor(), asks_weight ? of_weight : Tensor(), asks_bias ? of_bias : Tensor(), Tensor(), trained, Tensor(), Tensor()};
   }
 };
 

@@ -68,7 +68,8 @@ Conv2d::Conv2d(const Weights& from, int64_t in, int64_t out, int64_t kernel, int
       padding_(padding) {}
 
 at::Tensor Conv2d::forward(const at::Tensor& x) const {
-  return models::through_bank(seam(), x, weight, bias, [&](const at::Tensor& given) { return at::conv2d(given, weight, bias, stride_, padding_); });
+  return models::through_bank(seam(), x, weight, bias,
+                              [&](const at::Tensor& given) { return at::conv2d(given, weight, bias, stride_, padding_); });
 }
 
 BatchNorm::BatchNorm(const Weights& from, int64_t width)

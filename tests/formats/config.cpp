@@ -71,7 +71,7 @@ TEST(Config, ListsWhatNobodyRead) {
   config.has("h");
   config.any("j");
   std::vector<std::string> names;
-  for (const Config::Field& field : config.unread()) names.push_back(field.name + "=" + field.value.dump());
+  for (const Config::Field& field : config.unread()) names.push_back(field.name + "=" + field.value->dump());
   EXPECT_EQ(names, (std::vector<std::string>{"b.c=1", "b.d.f=3", R"(h={"i":1})"}));
 }
 
