@@ -40,7 +40,7 @@ int main(int count, char** arguments) try {
   bank.load("second", arguments[2]);
   double use = median_seconds(1001, [&](int i) { bank.use(i % 2 ? "first" : "second"); });
   double disable = median_seconds(1001, [&](int) { auto off = bank.disable(); });
-  double load = median_seconds(21, [&](int) { bank.load("first", arguments[2]); });
+  double load = median_seconds(61, [&](int) { bank.load("first", arguments[2]); });
   Generator generate(model);
   std::vector<std::vector<int64_t>> prompts(8, std::vector<int64_t>(16, 5));
   GenerateOptions options{.max_new_tokens = 16, .stop = std::vector<int64_t>()};

@@ -81,6 +81,7 @@ void infer(F& compiled, Bank& bank, const at::Tensor& input, const std::vector<s
     std::printf("%s\n", error.what());
   }
   for (const std::string& name : kBoth) bank.save(name, out + "/" + name);
+  Rows old = bank.rows(kMixed);
   bank.remove("adapter_1");
   take("removed");
   bank.load("adapter_1", directories[1]);
@@ -88,6 +89,7 @@ void infer(F& compiled, Bank& bank, const at::Tensor& input, const std::vector<s
   take("swapped");
   bank.load("adapter_1", directories[0]);
   size_t recorded_then = stats().recorded - recorded, graphs_then = stats().graphs - graphs;
+  must_fail("rows of an adapter that is gone, with another in its place", [&] { compiled(input, old); });
   must_fail("three rows", [&] { compiled(input, bank.rows({kBase, kBase, kBase})); });
   must_fail("no rows", [&] { compiled(input, bank.rows({})); });
   must_fail("one row for four", [&] { compiled(input, bank.rows({kBase})); });
