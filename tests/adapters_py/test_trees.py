@@ -26,7 +26,7 @@ class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.embed, self.norm = torch.nn.Embedding(64, 32), torch.nn.LayerNorm(32)
-        self.up, self.down = torch.nn.Linear(32, 48), torch.nn.Linear(48, 32, bias=False)
+        self.up, self.down = torch.nn.Linear(32, 45), torch.nn.Linear(45, 32, bias=False)
         self.conv, self.head = torch.nn.Conv2d(1, 4, 3, padding=1), torch.nn.Linear(32, 5)
 
     def forward(self, ids):
