@@ -122,7 +122,7 @@ TENON_INLINE void spread_rows(const float* sums, const float* b, int64_t b_strid
     auto out = load<16>(all + o);
 #pragma GCC unroll 4
     for (int r = 0; r < kRanks; ++r) {
-      __builtin_prefetch(b + r * b_stride + o + kAhead);
+      __builtin_prefetch(b + (kRanks + r) * b_stride + o);  // the ranks that come next
       out += load<16>(b + r * b_stride + o) * sums[r];
     }
     store<16>(all + o, out);
