@@ -18,8 +18,8 @@ struct NetImpl : torch::nn::Module {
   NetImpl()
       : embed(register_module("embed", torch::nn::Embedding(64, 32))),
         norm(register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({32})))),
-        up(register_module("up", torch::nn::Linear(32, 45))),
-        down(register_module("down", torch::nn::Linear(torch::nn::LinearOptions(45, 32).bias(false)))),
+        up(register_module("up", torch::nn::Linear(32, 77))),
+        down(register_module("down", torch::nn::Linear(torch::nn::LinearOptions(77, 32).bias(false)))),
         conv(register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 4, 3).padding(1)))),
         head(register_module("head", torch::nn::Linear(32, 5))) {}
   torch::Tensor forward(const torch::Tensor& ids) {

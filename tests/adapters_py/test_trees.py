@@ -18,6 +18,7 @@ CASES = {
     "saved": (peft.LoraConfig, dict(r=4, target_modules=["up"], modules_to_save=["head", "norm"])),
     "oft": (peft.OFTConfig, dict(r=0, oft_block_size=8, target_modules=["up", "down"])),
     "ia3": (peft.IA3Config, dict(target_modules=["up", "down", "conv"], feedforward_modules=["down"])),
+    "vera": (peft.VeraConfig, dict(r=6, target_modules=["up", "down"])),
     "ln": (peft.LNTuningConfig, dict(target_modules=["norm"])),
 }
 
@@ -26,7 +27,7 @@ class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.embed, self.norm = torch.nn.Embedding(64, 32), torch.nn.LayerNorm(32)
-        self.up, self.down = torch.nn.Linear(32, 45), torch.nn.Linear(45, 32, bias=False)
+        self.up, self.down = torch.nn.Linear(32, 77), torch.nn.Linear(77, 32, bias=False)
         self.conv, self.head = torch.nn.Conv2d(1, 4, 3, padding=1), torch.nn.Linear(32, 5)
 
     def forward(self, ids):
