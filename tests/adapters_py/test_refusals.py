@@ -33,6 +33,16 @@ def rename(old, new):
     return change
 
 
+def one_of_rank_16(number):
+    """So many ranks that matrices are read in blocks."""
+    def change(config, tensors):
+        config["r"] = 16
+        for key, tensor in tensors.items():
+            tensors[key] = torch.zeros((16, tensor.shape[1]) if "lora_A" in key else (tensor.shape[0], 16))
+        tensors[Q][7, 11] = number
+    return change
+
+
 VARIANTS = dict(alora_invocation_tokens=[1, 2], arrow_config={"top_k": 1}, use_bdlora={"nblocks": 2}, velora_config={"a": 1}, monteclora_config={"a": 1}, kasa_config={"beta": 1},
                 use_qalora=True, eva_config={"rho": 2}, corda_config={"a": 1}, loftq_config={"loftq_bits": 4}, lora_ga_config={"a": 1}, layer_replication=[[0, 2]], target_parameters=["experts.w"],
                 megatron_config={"a": 1}, ensure_weight_tying=True)
@@ -49,6 +59,8 @@ REFUSED = {
     "compiled keys inside": ("lora", rename("layers.0.", "layers.0._orig_mod."), "_orig_mod."),
     "NaN": ("lora", put(Q, lambda t: t[Q] * float("nan")), "NaN"),
     "infinity": ("lora", put(Q, lambda t: t[Q] * float("inf")), "NaN or infinity"),
+    "one NaN": ("lora", one_of_rank_16(float("nan")), "NaN or infinity"),
+    "one infinity": ("lora", one_of_rank_16(float("-inf")), "NaN or infinity"),
     "integers": ("lora", put(Q, lambda t: t[Q].long()), "I64"),
     "target unmatched": ("lora", set_config(target_modules=["q_proj", "v_proj", "down_proj", "nothing"]), "nothing"),
     "no target": ("lora", set_config(target_modules="nothing.*"), "no layer"),
