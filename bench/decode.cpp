@@ -18,6 +18,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/clones.h"
 #include "bench/bare.h"
 #include "bench/timing.h"
 #include "bridge/parallel.h"
@@ -29,7 +30,7 @@ namespace {
 
 using Words = long long __attribute__((vector_size(64), aligned(8), may_alias));
 
-__attribute__((target_clones("avx512f", "avx2", "default"))) long long sum_of(const char* from, size_t bytes) {
+TENON_CLONES("avx512f", "avx2", "default") long long sum_of(const char* from, size_t bytes) {
   Words sums[4] = {};
   const auto* words = reinterpret_cast<const Words*>(from);
   for (size_t i = 0; i + 4 <= bytes / sizeof(Words); i += 4)

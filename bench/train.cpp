@@ -4,6 +4,8 @@
 #include <tenon/adapters.h>
 #include <tenon/control.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 
@@ -69,14 +71,16 @@ int main(int count, char** arguments) try {
   auto with_one = through(one), with_eight = through(eight);
   torch::optim::AdamW hand_optimizer(parameters), one_optimizer(one.parameters), eight_optimizer(eight.parameters);
   std::vector<double> times[3];
-  for (int i = -4; i < rounds; ++i)
-    for (int k = 0; k < 3; ++k) {
-      int which = (i + 4 + k) % 3;
+  std::array<int, 3> order{0, 1, 2};  // all orders take turns: what ran before leaves memory and caches behind
+  for (int i = -4; i < rounds; ++i) {
+    for (int which : order) {
       double seconds = which == 0   ? seconds_of_step([&] { return hand(ids); }, hand_optimizer)
                        : which == 1 ? seconds_of_step([&] { return with_one(ids, one.rows); }, one_optimizer)
                                     : seconds_of_step([&] { return with_eight(ids, eight.rows); }, eight_optimizer);
       if (i >= 0) times[which].push_back(seconds * 1e3);
     }
+    std::next_permutation(order.begin(), order.end());
+  }
   std::printf("{\"hand_ms\": %.3f, \"one_ms\": %.3f, \"eight_ms\": %.3f}\n", bench::median(times[0]), bench::median(times[1]),
               bench::median(times[2]));
 } catch (const std::exception& error) {

@@ -68,10 +68,8 @@ bool Acting::adds() const {
   return true;
 }
 
-Layer Acting::over(const at::Tensor& weight, const at::Tensor& bias) const {
-  Layer out = layer_;
-  out.base = {weight, bias};
-  return out;
+bool Acting::turns(const Set& set) const {
+  return std::any_of(set.begin(), set.end(), [&](const Acts& acts) { return acts.part->turns_input(layer_); });
 }
 
 // One row as parts are given it; all rows if they have one set.
@@ -156,9 +154,49 @@ std::vector<Acting::Run> Acting::runs_of(size_t set) const {
   return out;
 }
 
+// By libtorch's autograd, as `differentiate` asks for them.
+std::vector<at::Tensor> Acting::gradients_of(const at::Tensor& out, const Leaves& leaves, const std::vector<at::Tensor>& rows,
+                                             const at::Tensor& grad) {
+  std::vector<at::Tensor> asked;
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(asked), [](const at::Tensor& one) { return one.requires_grad(); });
+  for (const auto& [parameter, first] : leaves.parameters) asked.push_back(parameter);
+  if (!out.requires_grad()) return std::vector<at::Tensor>(asked.size());
+  return torch::autograd::grad({out}, asked, {grad}, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
+}
+
+bool Acting::are_products(const Set& set) const {
+  return layer_.is_linear() && std::all_of(set.begin(), set.end(), [](const Acts& acts) {
+           if (!acts.part->has_low_rank()) return false;
+           LowRank what = acts.part->low_rank(acts.factor);
+           return !what.middle.defined() && !what.outer.defined();
+         });
+}
+
+// Those of y + scale B A x, which is what most adapters are: nothing that libtorch would record is computed again but A x.
+std::vector<at::Tensor> Acting::product_gradients(const Leaves& leaves, const at::Tensor& y, const at::Tensor& x,
+                                                  const at::Tensor& grad) const {
+  at::NoGradGuard no_grad;
+  at::Tensor from = grad.reshape({-1, layer_.outputs()}).to(at::kFloat), given = x.reshape({-1, layer_.inputs()}).to(at::kFloat), of_x;
+  std::vector<at::Tensor> found(leaves.parameters.size());
+  auto put = [&](const at::Tensor& parameter, auto&& gradient) {
+    for (size_t i = 0; i < found.size(); ++i)
+      if (leaves.parameters[i].first.is_same(parameter)) found[i] = gradient();
+  };
+  for (const Acts& acts : leaves.set) {
+    LowRank what = acts.part->low_rank(acts.factor);
+    at::Tensor inner = from.mm(what.b).mul_(what.scale);  // of A x
+    put(what.a, [&] { return inner.t().mm(given); });
+    put(what.b, [&] { return from.t().mm(given.mm(what.a.t()).mul_(what.scale)); });
+    if (x.requires_grad()) of_x = of_x.defined() ? of_x.addmm_(inner, what.a) : inner.mm(what.a);
+  }
+  if (x.requires_grad()) found.insert(found.begin(), of_x.view(x.sizes()).to(x.scalar_type()));
+  if (y.requires_grad()) found.insert(found.begin(), grad);
+  return found;
+}
+
 template <class W, class F>
 void Acting::differentiate(const at::Tensor& grad, const std::vector<std::pair<at::Tensor, at::Tensor*>>& by, const at::Tensor& trained,
-                           at::Tensor& trained_grad, W&& acts, F&& body) const {
+                           at::Tensor& trained_grad, W&& acts, F&& gradients) const {
   // We are called below autograd.
   auto local = c10::impl::tls_local_dispatch_key_set();
   c10::impl::ForceDispatchKeyGuard keys(
@@ -174,17 +212,9 @@ void Acting::differentiate(const at::Tensor& grad, const std::vector<std::pair<a
       return at::cat(all);
     };
     Leaves leaves = leaves_of(set, trained);
-    std::vector<at::Tensor> rows, asked;
-    for (const auto& [value, to] : by) {
-      rows.push_back(rows_of(value).detach());
-      if (to) asked.push_back(rows.back().requires_grad_());
-    }
-    size_t count = asked.size();
-    for (const auto& [parameter, first] : leaves.parameters) asked.push_back(parameter);
-    at::Tensor out = body(leaves.set, rows);
-    std::vector<at::Tensor> found(asked.size());
-    if (out.requires_grad())
-      found = torch::autograd::grad({out}, asked, {rows_of(grad)}, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
+    std::vector<at::Tensor> rows;
+    for (const auto& [value, to] : by) rows.push_back(rows_of(value).detach().requires_grad_(to != nullptr));
+    std::vector<at::Tensor> found = gradients(leaves, rows, rows_of(grad));
     at::NoGradGuard no_grad;
     size_t next = 0;
     for (const auto& [value, to] : by) {
@@ -202,20 +232,18 @@ void Acting::differentiate(const at::Tensor& grad, const std::vector<std::pair<a
         first += run.count;
       }
     }
-    for (size_t i = count; i < found.size(); ++i) {
-      const auto& [parameter, first] = leaves.parameters[i - count];
-      if (found[i].defined()) trained_grad.narrow(0, first, parameter.numel()).view(parameter.sizes()).add_(found[i]);
+    for (const auto& [parameter, first] : leaves.parameters) {
+      const at::Tensor& one = found[next++];
+      if (one.defined()) trained_grad.narrow(0, first, parameter.numel()).view(parameter.sizes()).add_(one);
     }
   }
 }
 
 Acting::Gradients Acting::turn_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& trained) const {
   Gradients out{{}, grad.clone(at::MemoryFormat::Contiguous), at::zeros_like(trained)};  // rows that nothing turns have the gradient itself
-  auto turns = [&](const Set& set) {
-    return std::any_of(set.begin(), set.end(), [&](const Acts& acts) { return acts.part->turns_input(layer_); });
-  };
-  differentiate(grad, {{x, &out.x}}, trained, out.trained, turns, [&](const Set& set, const std::vector<at::Tensor>& rows) {
-    return turn_row(set, ready_of(set, /*of_turns=*/true), rows[0]);
+  auto turns = [&](const Set& set) { return this->turns(set); };
+  differentiate(grad, {{x, &out.x}}, trained, out.trained, turns, [&](const Leaves& leaves, const auto& rows, const at::Tensor& from) {
+    return gradients_of(turn_row(leaves.set, ready_of(leaves.set, /*of_turns=*/true), rows[0]), leaves, rows, from);
   });
   return out;
 }
@@ -227,8 +255,10 @@ Acting::Gradients Acting::finish_backward(const at::Tensor& grad, const at::Tens
   auto acts = [](const Set& set) { return !set.empty(); };
   // What is added to does not matter; `grad` has its size.
   differentiate(grad, {{adds ? grad : y, adds ? nullptr : &out.y}, {x, asks_x ? &out.x : nullptr}}, trained, out.trained, acts,
-                [&](const Set& set, const std::vector<at::Tensor>& rows) {
-                  return finish_row(set, ready_of(set, /*of_turns=*/false), rows[0], rows[1]);
+                [&](const Leaves& leaves, const auto& rows, const at::Tensor& from) {
+                  if (are_products(leaves.set)) return product_gradients(leaves, rows[0], rows[1], from);
+                  return gradients_of(finish_row(leaves.set, ready_of(leaves.set, /*of_turns=*/false), rows[0], rows[1]), leaves, rows,
+                                      from);
                 });
   return out;
 }
@@ -254,10 +284,15 @@ void Acting::finish_low_rank(const std::vector<Run>& runs, at::Tensor& y, const 
   int64_t inputs = layer_.inputs(), outputs = layer_.outputs(), size = static_cast<int64_t>(y.itemsize());
   bridge::parallel_for(0, static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
     LowRankRoom room;
+    std::vector<LowRank> sums;
     for (int64_t i = begin; i < end; ++i) {
       const auto& [set, first, count] = pieces[static_cast<size_t>(i)];
+      if (i == begin || set != pieces[static_cast<size_t>(i - 1)].set) {
+        sums.clear();
+        for (const Acts& acts : *set) sums.push_back(acts.part->low_rank(acts.factor).laid_out());
+      }
       LowRankRows rows{y.scalar_type(), inputs, outputs, count, from + first * inputs * size, to + first * outputs * size};
-      for (const Acts& acts : *set) add_low_rank(acts.part->low_rank(acts.factor), rows, room);
+      for (const LowRank& sum : sums) add_low_rank(sum, rows, room);
     }
   });
 }
@@ -296,7 +331,7 @@ at::Tensor Acting::turn(const at::Tensor& x) const {
   std::vector<std::vector<at::Tensor>> ready;
   std::vector<bool> turns;
   for (const Set& set : sets_) {
-    turns.push_back(std::any_of(set.begin(), set.end(), [&](const Acts& acts) { return acts.part->turns_input(layer_); }));
+    turns.push_back(this->turns(set));
     ready.push_back(turns.back() ? ready_of(set, /*of_turns=*/true) : std::vector<at::Tensor>());
   }
   at::Tensor out = x.clone(at::MemoryFormat::Contiguous);

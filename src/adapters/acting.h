@@ -18,13 +18,12 @@ class Acting {
   bool turns() const { return turns_; }
   bool uses_base() const;
   bool adds() const;  // what all parts do
-  // The layer, with these tensors in the place of its own.
-  Layer over(const at::Tensor& weight, const at::Tensor& bias) const;
+  const Layer& layer() const { return layer_; }
   // Row by row on all threads, so that a row does not depend on others; finish into y's memory.
   at::Tensor turn(const at::Tensor& x) const;
   void finish(at::Tensor& y, const at::Tensor& x) const;
-  // Gradients, by libtorch's autograd. `trained` holds the layer's parameters that train. Where all parts add, y need not be defined.
-  // What is not asked for, and x where no row has an adapter, is not defined.
+  // Gradients: of plain products by hand, else by libtorch's autograd. `trained` holds the layer's parameters that train. Where all parts
+  // add, y need not be defined. What is not asked for, and x where no row has an adapter, is not defined.
   struct Gradients {
     at::Tensor y, x, trained;
   };
@@ -50,12 +49,18 @@ class Acting {
   };
 
   void add_set(const Entry& entry);
+  bool turns(const Set& set) const;
   Leaves leaves_of(size_t set, const at::Tensor& trained) const;
   std::vector<Run> runs_of(size_t set) const;
-  // Of all sets that `acts`; `body` is given a set's leaves, its rows of `by`, and gives what `grad` is the gradient of.
+  // Of all sets that `acts`; `gradients` is given a set's leaves, its rows of `by` and of `grad`, and gives the gradients of those rows
+  // and leaves that require them, in this order.
   template <class W, class F>
   void differentiate(const at::Tensor& grad, const std::vector<std::pair<at::Tensor, at::Tensor*>>& by, const at::Tensor& trained,
-                     at::Tensor& trained_grad, W&& acts, F&& body) const;
+                     at::Tensor& trained_grad, W&& acts, F&& gradients) const;
+  static std::vector<at::Tensor> gradients_of(const at::Tensor& out, const Leaves& leaves, const std::vector<at::Tensor>& rows,
+                                              const at::Tensor& grad);
+  bool are_products(const Set& set) const;
+  std::vector<at::Tensor> product_gradients(const Leaves& leaves, const at::Tensor& y, const at::Tensor& x, const at::Tensor& grad) const;
   at::Tensor row_of(const at::Tensor& batch, int64_t i) const;
   Layer seen_by(const Set& set, bool* has_weight) const;
   at::Tensor turn_row(const Set& set, const std::vector<at::Tensor>& ready, at::Tensor x) const;

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "adapters/low_rank.h"
 #include "base/error.h"
 #include "bridge/parallel.h"
 #include "models/weights.h"
@@ -185,7 +186,7 @@ at::Tensor Files::take(const std::string& name, at::IntArrayRef wanted) {
 at::Tensor Files::take_by_columns(const std::string& name, int64_t rows, int64_t columns) {
   check_sizes(name, {rows, columns});
   const std::byte* floats = floats_of(name);
-  if (!floats) return take_any_shape(name).t().contiguous().t();
+  if (!floats) return by_columns(take_any_shape(name));
   taken_.insert(name);
   at::Tensor out = room_.empty({columns, rows});
   if (!turn_floats(floats, rows, columns, out.mutable_data_ptr<float>())) refuse("tensor \"" + name + "\" holds NaN or infinity");

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/clones.h"
+
 namespace tenon::adapters {
 
 namespace {
 
 #pragma GCC diagnostic ignored "-Wpsabi"  // of functions that are always inlined
-#define TENON_WIDE __attribute__((target_clones("avx512f", "fma", "default")))
+#define TENON_WIDE TENON_CLONES("avx512f", "fma", "default")
 #define TENON_INLINE [[gnu::always_inline]] inline
 
 constexpr int64_t kBlock = 128;  // inputs that are summed on their own, so that errors do not grow with their number
@@ -193,18 +195,19 @@ void add(const Numbers& n, const float* x, int64_t inputs, float* y, int64_t out
   for (; t < tokens; ++t) add_one(n, x + t * inputs, inputs, y + t * outputs, outputs, sums);
 }
 
-// By columns, as the loops read it.
+}  // namespace
+
 at::Tensor by_columns(const at::Tensor& matrix) { return matrix.stride(0) == 1 ? matrix : matrix.t().contiguous().t(); }
 
-}  // namespace
+LowRank LowRank::laid_out() const { return {by_columns(a), by_columns(b), middle, outer, scale}; }
 
 bool has_low_rank(at::ScalarType type) { return type == at::kFloat || type == at::kBFloat16; }
 
 void add_low_rank(const LowRank& what, const LowRankRows& rows, LowRankRoom& room) {
   auto [type, inputs, outputs, tokens, x, y] = rows;
-  at::Tensor a = by_columns(what.a), b = by_columns(what.b);
   auto data = [](const at::Tensor& t) { return t.defined() ? t.const_data_ptr<float>() : nullptr; };
-  Numbers n{data(a), data(b), data(what.middle), data(what.outer), a.size(0), b.stride(1), static_cast<float>(what.scale)};
+  Numbers n{
+      data(what.a), data(what.b), data(what.middle), data(what.outer), what.a.size(0), what.b.stride(1), static_cast<float>(what.scale)};
   auto at_least = [](std::vector<float>& v, int64_t count) {
     if (v.size() < static_cast<size_t>(count)) v.resize(static_cast<size_t>(count));
     return v.data();

@@ -10,11 +10,16 @@ namespace tenon::adapters {
 
 struct LowRank {
   at::Tensor a;       // f32 [rank, inputs or more]
-  at::Tensor b;       // f32 [outputs or more, rank]; both are fastest if their columns lie together
+  at::Tensor b;       // f32 [outputs or more, rank]
   at::Tensor middle;  // f32 [rank], or undefined
   at::Tensor outer;   // f32 [outputs], or undefined
   double scale = 1;
+
+  LowRank laid_out() const;  // with the columns of a and of b together
 };
+
+// The same numbers, with its columns together.
+at::Tensor by_columns(const at::Tensor& matrix);
 
 inline constexpr int64_t kLowRankTokens = 8;  // that are computed at a time
 
@@ -32,6 +37,7 @@ struct LowRankRoom {
 };
 
 bool has_low_rank(at::ScalarType type);
+// `what` is laid out.
 void add_low_rank(const LowRank& what, const LowRankRows& rows, LowRankRoom& room);
 
 }  // namespace tenon::adapters

@@ -37,16 +37,14 @@ void bank_finish_shape(Tensor&, const Tensor&, const Tensor&, int64_t, int64_t) 
 Tensor train_layer(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, const Tensor& pin, const Tensor&, int64_t bank,
                    int64_t layer) {
   Acting acting(pin, bank, layer, x.size(0));
-  Tensor given = x.contiguous(), y = acting.over(weight, bias.value_or(Tensor())).run(acting.turns() ? acting.turn(given) : given);
+  Tensor given = x.contiguous(), y = acting.layer().over(weight, bias).run(acting.turns() ? acting.turn(given) : given);
   if (!y.is_contiguous()) y = y.contiguous();
   if (acting.acts()) acting.finish(y, given);
   return y;
 }
 Tensor train_layer_shape(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, const Tensor&, const Tensor&,
                          int64_t bank, int64_t layer) {
-  Layer base = Core::find(bank)->layer(static_cast<size_t>(layer));
-  base.base = {weight, bias.value_or(Tensor())};
-  Tensor y = base.run(x);
+  Tensor y = Core::find(bank)->layer(static_cast<size_t>(layer)).over(weight, bias).run(x);
   return at::empty(y.sizes(), y.options());
 }
 
@@ -56,20 +54,20 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> train_layer_backward(const Tensor& gr
                                                                 int64_t bank, int64_t layer, std::array<bool, 3> asks) {
   auto [asks_x, asks_weight, asks_bias] = asks;
   Acting acting(pin, bank, layer, x.size(0));
-  Layer base = acting.over(weight, bias.value_or(Tensor()));
+  Layer base = acting.layer().over(weight, bias);
   bool needs_y = !acting.adds();
   Tensor turned = acting.turns() && (asks_weight || needs_y) ? acting.turn(x) : x;
-  Acting::Gradients behind{grad, {}, {}}, before;
+  Acting::Gradients behind{grad, {}, {}};
   if (acting.acts()) behind = acting.finish_backward(grad, needs_y ? base.run(turned) : Tensor(), x, trained, asks_x);
   Layer::Gradients found = base.backward(behind.y, turned, {asks_x || acting.turns(), asks_weight, asks_bias});
   if (acting.turns()) {
-    before = acting.turn_backward(found.x, x, trained);
+    Acting::Gradients before = acting.turn_backward(found.x, x, trained);
     found.x = before.x, behind.trained.add_(before.trained);
   }
   if (behind.x.defined()) found.x.add_(behind.x);
-  auto given = [](const Tensor& t, bool asked, const Tensor& other) { return asked ? t.contiguous() : at::empty({0}, other.options()); };
-  return {given(found.x, asks_x, x), behind.trained.defined() ? behind.trained : at::zeros_like(trained),
-          given(found.weight, asks_weight, x), given(found.bias, asks_bias, x)};
+  auto given = [&](const Tensor& t, bool asked) { return asked ? t.contiguous() : at::empty({0}, x.options()); };
+  return {given(found.x, asks_x), behind.trained.defined() ? behind.trained : at::zeros_like(trained), given(found.weight, asks_weight),
+          given(found.bias, asks_bias)};
 }
 std::tuple<Tensor, Tensor, Tensor, Tensor> train_layer_backward_shape(const Tensor&, const Tensor& x, const Tensor& weight,
                                                                       const std::optional<Tensor>& bias, const Tensor&,

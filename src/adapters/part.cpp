@@ -13,6 +13,12 @@
 
 namespace tenon::adapters {
 
+Layer Layer::over(const at::Tensor& weight, const std::optional<at::Tensor>& bias) const {
+  Layer out = *this;
+  out.base = {weight, bias.value_or(at::Tensor())};
+  return out;
+}
+
 at::Tensor Layer::run(const at::Tensor& given) const {
   at::Tensor x = given, bias = base.bias;
   if (kind != Kind::embedding && !is_norm()) x = x.to(base.weight.scalar_type());

@@ -41,6 +41,8 @@ struct Layer {
   int64_t outputs_dim() const { return kind == Kind::turned_linear || kind == Kind::embedding ? 1 : 0; }  // of the weight
   // One number an output, so that it can be multiplied with results.
   at::Tensor along_outputs(const at::Tensor& numbers) const { return kind == Kind::conv2d ? numbers.view({1, -1, 1, 1}) : numbers; }
+  // The layer, with these tensors in the place of its own.
+  Layer over(const at::Tensor& weight, const std::optional<at::Tensor>& bias) const;
   at::Tensor run(const at::Tensor& x) const;
   // Of `run`, for linear layers and convolutions: those of x, weight and bias that are asked for.
   struct Gradients {
@@ -85,7 +87,7 @@ class Part {
   virtual bool turns_in_reverse() const { return false; }
   // Behind it: `x` as the layer was given it, `y` the base layer's result or what earlier parts made of it.
   virtual at::Tensor finish(const at::Tensor& y, const at::Tensor& x, const at::Tensor& ready, const Layer& layer, double factor) const = 0;
-  // Whether it is a sum of low rank, for which there is a loop of our own; and that sum.
+  // Whether it is a sum of low rank, for which there is a loop of our own; and that sum, of its own tensors.
   virtual bool has_low_rank() const { return false; }
   virtual LowRank low_rank(double factor) const { return {}; }
   // The layer's own weights with this part in them.

@@ -122,10 +122,7 @@ class Visit {
   void run_layer(const Place& place, size_t input, bool turns) {
     auto pin = pin_standard(place);
     at::Tensor x = argument(input).toTensor();
-    if (turns && models::trains(place.seam)) {
-      at::Tensor y = place.train(x);
-      return give(std::move(y));
-    }
+    if (turns && models::trains(place.seam)) return give(place.train(x));
     if (turns) argument(input) = models::turn(place.seam, x);
     op_.callBoxed(&stack_);
     stack_.back() = models::finish(place.seam, x, stack_.back().toTensor());

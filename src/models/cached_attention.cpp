@@ -12,6 +12,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/clones.h"
 #include "bridge/parallel.h"
 
 namespace tenon {
@@ -19,7 +20,7 @@ namespace tenon {
 namespace {
 
 #pragma GCC diagnostic ignored "-Wpsabi"  // of functions that are always inlined
-#define TENON_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
+#define TENON_WIDE TENON_CLONES("avx512f", "avx2", "default")
 constexpr int64_t kLanes = 16;
 using Lanes = float __attribute__((vector_size(64), aligned(4)));
 using Words = uint32_t __attribute__((vector_size(64)));

@@ -20,7 +20,7 @@ class Adalora : public PartOf<Adalora, Delta> {
     return layer.kind == Kind::conv2d ? out.view(layer.base.weight.sizes()) : out;
   }
 
-  void settle() override { a_ = a_.t().contiguous().t(), b_ = b_.t().contiguous().t(); }
+  void settle() override { a_ = by_columns(a_), b_ = by_columns(b_); }
 
  private:
   at::Tensor a_, e_, b_;

@@ -64,7 +64,7 @@ class LoraLinear : public PartOf<LoraLinear, Lora> {
 
  protected:
   // As the loop for low ranks reads them.
-  void settle() override { a_ = a_.t().contiguous().t(), b_ = b_.t().contiguous().t(); }
+  void settle() override { a_ = by_columns(a_), b_ = by_columns(b_); }
 
  private:
   at::Tensor bias_;  // of B

@@ -42,8 +42,7 @@ std::pair<at::Tensor, at::Tensor> make_projections(const VeraConfig& config, int
   at::Generator generator = at::detail::createCPUGenerator(static_cast<uint64_t>(config.key));
   auto draw = [&](int64_t rows, int64_t columns) {
     double bound = std::sqrt(6.0 / static_cast<double>(columns));
-    at::Tensor drawn = at::empty({rows, columns}, at::kFloat).uniform_(-bound, bound, generator);
-    return drawn.t().contiguous().t();  // as the loop for low ranks reads it
+    return by_columns(at::empty({rows, columns}, at::kFloat).uniform_(-bound, bound, generator));
   };
   at::Tensor a = draw(config.r, inputs);
   return {a, draw(outputs, config.r)};
