@@ -101,16 +101,16 @@ void train(F& compiled, Bank& bank, const at::Tensor& input, Outputs& outputs) {
   at::AutoGradMode grad(true);
   auto take = [&](const std::string& kind, const std::vector<std::string>& names, auto&&... rows) {
     bank.train(names);
-    auto go_back = [&] { (compiled(input, rows...).pow(2).sum() / 1000).backward(); };
-    go_back();
-    for (const std::string& name : names)
-      for (const NamedTensor& parameter : bank.parameters(name))
-        outputs[kind + "." + name + "." + parameter.key()] = parameter.value().grad().contiguous().clone();
-    go_back();
-    for (const std::string& name : names)
-      for (const NamedTensor& parameter : bank.parameters(name))
-        if (!at::allclose(parameter.value().grad(), 2 * outputs[kind + "." + name + "." + parameter.key()], 1e-3, 1e-6))
-          throw InternalError("a second gradient of " + parameter.key() + " is not added to the first");
+    auto go_back = [&](auto&& each) {
+      (compiled(input, rows...).pow(2).sum() / 1000).backward();
+      for (const std::string& name : names)
+        for (const NamedTensor& parameter : bank.parameters(name))
+          each(kind + "." + name + "." + parameter.key(), parameter.value().grad());
+    };
+    go_back([&](const std::string& key, const at::Tensor& grad) { outputs[key] = grad.contiguous().clone(); });
+    go_back([&](const std::string& key, const at::Tensor& grad) {
+      if (!at::allclose(grad, 2 * outputs[key], 1e-3, 1e-6)) throw InternalError("a second " + key + " is not added to the first");
+    });
   };
   for (int i = 0; i < 4; ++i) {
     take("grad", kBoth);
