@@ -24,4 +24,7 @@ const char* error_meaning(ErrorCode code) {
   return "";
 }
 
+Error::Error(ErrorCode code, const std::string& text)
+    : std::runtime_error("[" + std::string(error_name(code)) + "] " + text), code_(code) {}
+
 }  // namespace tenon

@@ -18,7 +18,7 @@ const char* error_meaning(ErrorCode code);
 
 class Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& text) : std::runtime_error("[" + std::string(error_name(code)) + "] " + text), code_(code) {}
+  Error(ErrorCode code, const std::string& text);
   ErrorCode code() const { return code_; }
 
  private:
