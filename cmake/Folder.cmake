@@ -24,8 +24,12 @@ function(tenon_folder)
   if(F_TORCH)
     target_link_libraries(${target} PUBLIC torch)
     target_include_directories(${target} SYSTEM PUBLIC ${TORCH_INCLUDE_DIRS})
-    target_precompile_headers(${target} PRIVATE
-      <ATen/core/Tensor.h> <ATen/core/dispatch/Dispatcher.h> <ATen/core/ivalue.h> <string> <vector>)
+    if(F_NAME STREQUAL bridge)  # which all the others with torch stand on
+      target_precompile_headers(${target} PRIVATE
+        <ATen/core/Tensor.h> <ATen/core/dispatch/Dispatcher.h> <ATen/core/ivalue.h> <string> <vector>)
+    else()
+      target_precompile_headers(${target} REUSE_FROM tenon_bridge)  # 250 MB each
+    endif()
   endif()
   set_property(GLOBAL APPEND PROPERTY TENON_FOLDERS ${target})
 endfunction()
