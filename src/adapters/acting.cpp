@@ -284,15 +284,20 @@ void Acting::finish_low_rank(const std::vector<Run>& runs, at::Tensor& y, const 
   int64_t inputs = layer_.inputs(), outputs = layer_.outputs(), size = static_cast<int64_t>(y.itemsize());
   bridge::parallel_for(0, static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
     LowRankRoom room;
-    std::vector<LowRank> sums;
+    auto sums_of = [](const Piece& piece) {
+      std::vector<LowRank> out;
+      for (const Acts& acts : *piece.set) out.push_back(acts.part->low_rank(acts.factor).laid_out());
+      return out;
+    };
+    std::vector<LowRank> sums = sums_of(pieces[static_cast<size_t>(begin)]), next;
     for (int64_t i = begin; i < end; ++i) {
       const auto& [set, first, count] = pieces[static_cast<size_t>(i)];
-      if (i == begin || set != pieces[static_cast<size_t>(i - 1)].set) {
-        sums.clear();
-        for (const Acts& acts : *set) sums.push_back(acts.part->low_rank(acts.factor).laid_out());
-      }
+      bool changes = i + 1 < end && set != pieces[static_cast<size_t>(i + 1)].set;
+      if (changes) next = sums_of(pieces[static_cast<size_t>(i + 1)]);
       LowRankRows rows{y.scalar_type(), inputs, outputs, count, from + first * inputs * size, to + first * outputs * size};
-      for (const LowRank& sum : sums) add_low_rank(sum, rows, room);
+      for (size_t k = 0; k < sums.size(); ++k)
+        add_low_rank(sums[k], rows, room, k + 1 < sums.size() ? sums[k + 1] : (changes ? next : sums).front());
+      if (changes) sums.swap(next);
     }
   });
 }

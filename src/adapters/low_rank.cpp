@@ -101,6 +101,7 @@ TENON_INLINE void spread(const float* sums, int64_t rank, const float* b, int64_
 
 struct Numbers {
   const float *a, *b, *middle, *outer;
+  const float* next;  // what is read behind them
   int64_t rank, b_stride;
   float scale;
 };
@@ -117,14 +118,15 @@ TENON_INLINE void spread_all(const Numbers& n, const float* sums, float* y, int6
 }
 
 // Ranks [0, kRanks), whose rows of b follow each other in memory: all[o] = all[o] + sum over them of sums b, in the order of `spread`.
+// As many numbers at `next` are asked for.
 template <int kRanks>
-TENON_INLINE void spread_rows(const float* sums, const float* b, int64_t b_stride, float* all, int64_t outputs) {
+TENON_INLINE void spread_rows(const float* sums, const float* b, int64_t b_stride, const float* next, float* all, int64_t outputs) {
   int64_t o = 0;
   for (; o + 16 <= outputs; o += 16) {
     auto out = load<16>(all + o);
 #pragma GCC unroll 4
     for (int r = 0; r < kRanks; ++r) {
-      __builtin_prefetch(b + (kRanks + r) * b_stride + o);  // the ranks that come next
+      __builtin_prefetch(next + r * b_stride + o);
       out += load<16>(b + r * b_stride + o) * sums[r];
     }
     store<16>(all + o, out);
@@ -138,8 +140,9 @@ template <bool kOuter>
 TENON_INLINE void spread_one(const Numbers& n, const float* sums, float* y, int64_t outputs, float* all) {
   std::fill(all, all + outputs, 0.f);
   int64_t r = 0;
-  for (; r + 4 <= n.rank; r += 4) spread_rows<4>(sums + r, n.b + r * n.b_stride, n.b_stride, all, outputs);
-  for (; r < n.rank; ++r) spread_rows<1>(sums + r, n.b + r * n.b_stride, n.b_stride, all, outputs);
+  auto row = [&](int64_t i) { return i < n.rank ? n.b + i * n.b_stride : n.next; };
+  for (; r + 4 <= n.rank; r += 4) spread_rows<4>(sums + r, row(r), n.b_stride, row(r + 4), all, outputs);
+  for (; r < n.rank; ++r) spread_rows<1>(sums + r, row(r), n.b_stride, row(r + 1), all, outputs);
   int64_t o = 0;
   for (; o + 16 <= outputs; o += 16) {
     if constexpr (kOuter) add_to<16>(y + o, load<16>(all + o) * load<16>(n.outer + o));
@@ -203,11 +206,11 @@ LowRank LowRank::laid_out() const { return {by_columns(a), by_columns(b), middle
 
 bool has_low_rank(at::ScalarType type) { return type == at::kFloat || type == at::kBFloat16; }
 
-void add_low_rank(const LowRank& what, const LowRankRows& rows, LowRankRoom& room) {
+void add_low_rank(const LowRank& what, const LowRankRows& rows, LowRankRoom& room, const LowRank& next) {
   auto [type, inputs, outputs, tokens, x, y] = rows;
   auto data = [](const at::Tensor& t) { return t.defined() ? t.const_data_ptr<float>() : nullptr; };
-  Numbers n{
-      data(what.a), data(what.b), data(what.middle), data(what.outer), what.a.size(0), what.b.stride(1), static_cast<float>(what.scale)};
+  Numbers n{data(what.a), data(what.b),   data(what.middle), data(what.outer),
+            data(next.a), what.a.size(0), what.b.stride(1),  static_cast<float>(what.scale)};
   auto at_least = [](std::vector<float>& v, int64_t count) {
     if (v.size() < static_cast<size_t>(count)) v.resize(static_cast<size_t>(count));
     return v.data();

@@ -37,7 +37,7 @@ struct LowRankRoom {
 };
 
 bool has_low_rank(at::ScalarType type);
-// `what` is laid out.
-void add_low_rank(const LowRank& what, const LowRankRows& rows, LowRankRoom& room);
+// `what` is laid out. `next` comes after it: its memory is asked for.
+void add_low_rank(const LowRank& what, const LowRankRows& rows, LowRankRoom& room, const LowRank& next);
 
 }  // namespace tenon::adapters
