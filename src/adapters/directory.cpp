@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <string_view>
+#include <unordered_set>
 
 #include "adapters/adalora/adalora.h"
 #include "adapters/boft/boft.h"
@@ -92,8 +94,9 @@ AdapterPointer make_adapter(const std::string& name, const std::string& text, Fi
   LoadMethod load = find_method(config.text("peft_type"));
   std::vector<std::string> chosen = Targets(config).choose(all_paths(layers));
   std::vector<size_t> targets;
+  std::unordered_set<std::string_view> is_chosen(chosen.begin(), chosen.end());
   for (size_t i = 0; i < layers.size(); ++i)
-    if (std::find(chosen.begin(), chosen.end(), layers[i].path) != chosen.end()) targets.push_back(i);
+    if (is_chosen.contains(layers[i].path)) targets.push_back(i);
   Loaded loaded;
   take_extras(config, files, layers, targets, loaded);
   Loaded own = load(config, files, {layers, targets});

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/isfinite.h>
+#include <c10/util/strides.h>
 #include <c10/util/StringUtil.h>
 #include <sys/mman.h>
 
@@ -121,14 +122,14 @@ bool turn_floats(const std::byte* from, int64_t rows, int64_t columns, float* to
 }  // namespace
 
 Files::Files(const formats::Directory& directory) : file_(open(directory)), room_(room_for(*file_)) {
-  for (const std::string& name : names())
-    if (name.find("_orig_mod.") != std::string::npos)
-      refuse("the name \"" + name + "\" comes from a compiled wrapper; take the segments _orig_mod. out of all names");
+  for (std::string_view name : names())
+    if (name.find("_orig_mod.") != std::string_view::npos)
+      refuse("the name \"" + std::string(name) + "\" comes from a compiled wrapper; take the segments _orig_mod. out of all names");
 }
 
-std::vector<std::string> Files::names() const {
-  std::vector<std::string> out;
-  for (size_t i = 0; file_ && i < file_->size(); ++i) out.emplace_back(file_->name(i));
+std::vector<std::string_view> Files::names() const {
+  std::vector<std::string_view> out;
+  for (size_t i = 0; file_ && i < file_->size(); ++i) out.push_back(file_->name(i));
   for (const auto& [name, tensor] : tensors_) out.push_back(name);
   return out;
 }
@@ -162,7 +163,8 @@ at::Tensor Files::take_any_shape(const std::string& name) {
   bool is_finite = false;
   at::Tensor out;
   if (const std::byte* floats = floats_of(name)) {
-    out = room_.empty(*sizes(name));
+    std::vector<int64_t> shape = *sizes(name);
+    out = room_.empty(shape, c10::contiguous_strides(shape));
     is_finite = copy_floats(floats, out.numel(), out.mutable_data_ptr<float>());
   } else {
     out = converted(name);
@@ -188,14 +190,14 @@ at::Tensor Files::take_by_columns(const std::string& name, int64_t rows, int64_t
   const std::byte* floats = floats_of(name);
   if (!floats) return by_columns(take_any_shape(name));
   taken_.insert(name);
-  at::Tensor out = room_.empty({columns, rows});
+  at::Tensor out = room_.empty({rows, columns}, {1, rows});
   if (!turn_floats(floats, rows, columns, out.mutable_data_ptr<float>())) refuse("tensor \"" + name + "\" holds NaN or infinity");
-  return out.t();
+  return out;
 }
 
 void Files::refuse_rest() const {
-  for (const std::string& name : names())
-    if (!taken_.contains(name)) refuse("tensor \"" + name + "\" belongs to no layer that the configuration asks for");
+  for (std::string_view name : names())
+    if (!taken_.contains(name)) refuse("tensor \"" + std::string(name) + "\" belongs to no layer that the configuration asks for");
 }
 
 }  // namespace tenon::adapters

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "adapters/room.h"
@@ -33,7 +34,7 @@ class Files {
   void refuse_rest() const;
 
  private:
-  std::vector<std::string> names() const;
+  std::vector<std::string_view> names() const;
   std::optional<std::vector<int64_t>> sizes(const std::string& name) const;  // nothing: there is none of that name
   void check_sizes(const std::string& name, at::IntArrayRef wanted) const;
   const std::byte* floats_of(const std::string& name) const;  // nothing: of another type, or no file's
@@ -41,7 +42,7 @@ class Files {
 
   std::optional<formats::Safetensors> file_;
   std::map<std::string, at::Tensor> tensors_;
-  std::set<std::string> taken_;
+  std::set<std::string, std::less<>> taken_;
   Room room_{0};
 };
 

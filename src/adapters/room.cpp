@@ -1,6 +1,6 @@
 #include "adapters/room.h"
 
-#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/util/accumulate.h>
 
@@ -60,13 +60,13 @@ Room::Room(size_t bytes) {
   if (bytes > 0) block_ = std::make_shared<Block>(bytes);
 }
 
-at::Tensor Room::empty(at::IntArrayRef sizes) {
+at::Tensor Room::empty(at::IntArrayRef sizes, at::IntArrayRef strides) {
   size_t bytes = bytes_of(static_cast<size_t>(c10::multiply_integers(sizes)) * sizeof(float));
-  if (!block_ || bytes == 0 || used_ + bytes > block_->memory.size) return at::empty(sizes, at::kFloat);
+  if (!block_ || bytes == 0 || used_ + bytes > block_->memory.size) return at::empty_strided(sizes, strides, at::kFloat);
   std::byte* data = block_->memory.data + used_;
   used_ += bytes;
   return at::from_blob(
-      data, sizes, [block = block_](void*) {}, at::kFloat);
+      data, sizes, strides, [block = block_](void*) {}, at::kFloat);
 }
 
 }  // namespace tenon::adapters

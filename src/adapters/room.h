@@ -12,8 +12,8 @@ class Room {
  public:
   static size_t bytes_of(size_t tensor);  // that a tensor of so many takes
   explicit Room(size_t bytes);            // of all tensors
-  // f32, not filled; of its own storage, which keeps the block. Where the block has no room left, libtorch's memory.
-  at::Tensor empty(at::IntArrayRef sizes);
+  // f32, not filled, dense; of its own storage, which keeps the block. Where the block has no room left, libtorch's memory.
+  at::Tensor empty(at::IntArrayRef sizes, at::IntArrayRef strides);
 
  private:
   struct Block;
