@@ -14,6 +14,7 @@
 #include <typeinfo>
 #include <unordered_map>
 
+#include "base/per_thread.h"
 #include "base/pointer_map.h"
 #include "capture/listener.h"
 
@@ -42,7 +43,7 @@ NodeKind look_up(const Node& node) {
 }
 
 NodeKind kind_of(const Node& node) {
-  thread_local std::unordered_map<uint64_t, NodeKind> known;
+  auto& known = per_thread<std::unordered_map<uint64_t, NodeKind>>();
   auto [it, fresh] = known.try_emplace(type_of(node), NodeKind::foreign);
   if (fresh) it->second = look_up(node);
   return it->second;

@@ -2,6 +2,8 @@
 
 #include <unordered_map>
 
+#include "base/per_thread.h"
+
 namespace tenon::capture {
 namespace {
 
@@ -20,7 +22,7 @@ const Row* row_of(const c10::OperatorHandle& op) {
       {"aten::gather", {2, 0, 1, -1, false}},       {"aten::nll_loss_forward", {1, 0, -2, 4, false}},
       {"aten::index.Tensor", {1, 0, -1, -1, true}},
   };
-  thread_local std::unordered_map<const void*, const Row*> known;
+  auto& known = per_thread<std::unordered_map<const void*, const Row*>>();
   auto [it, fresh] = known.emplace(&op.schema(), nullptr);
   if (fresh) {
     auto row = rows->find(op_name(op));

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/process.h"
 #include "capture/listener.h"
 #include "capture/source.h"
 #include "driver/stats.h"
@@ -27,15 +28,18 @@ void add_once(List& list, const T& item) {
 }  // namespace
 
 Region::Region(Options options) : options_(std::move(options)), kind_(driver::backend_kind(options_.backend)), checked_(options_) {
+  settle_in_process();
   counts_.name = options_.name;
   counts_.backend = options_.backend;
 }
 
-Answer Region::answer(const Leaves& in) {
+bool Region::runs_plainly() const {
   // Inside another function's recording this one is part of that program.
-  if (kind_ == driver::BackendKind::none || options_.trust == Trust::checked || stance() == Stance::force_eager ||
-      capture::current_listener())
-    return {};
+  return kind_ == driver::BackendKind::none || stance() == Stance::force_eager || capture::current_listener() || process_is_ending();
+}
+
+Answer Region::answer(const Leaves& in) {
+  if (options_.trust == Trust::checked || runs_plainly()) return {};
   std::shared_ptr<const Variants> variants;
   {
     std::lock_guard lock(mutex_);
@@ -103,7 +107,7 @@ Region::Past Region::look_back(const Leaves& in) const {
 }
 
 void Region::record(const Leaves& given, const std::function<Outcome()>& body) {
-  if (kind_ == driver::BackendKind::none || stance() == Stance::force_eager || capture::current_listener()) {
+  if (runs_plainly()) {
     body();
     return;
   }

@@ -32,6 +32,7 @@ class Region {
     std::shared_ptr<driver::Variant> variant;
     capture::GuardFailure failure;  // why the newest candidate does not fit
   };
+  bool runs_plainly() const;
   Past look_back(const Leaves& in) const;
   void learn(const Past& past, std::shared_ptr<driver::Recording> recording);
   std::shared_ptr<driver::Variant> make_variant(const std::shared_ptr<driver::Recording>& recording, std::vector<std::string>& obstacles);
