@@ -1,5 +1,6 @@
 // The part of the replayer that follows a known stream with other sizes: what an op returns is
 // inferred, and a stream of these sizes is written down without anything having run.
+#include "capture/observed_tensor.h"
 #include "capture/replayer.h"
 #include "capture/shapes.h"
 #include "capture/tensors.h"
@@ -18,9 +19,9 @@ bool Replayer::resembles_tensor(const TensorRef& ref, const at::Tensor& tensor) 
   c10::StorageImpl* storage = storage_of(impl);
   Slot& slot = slots_[ref.storage];
   if (slot.impl) return slot.impl == storage;
-  if (base_->tape.storages[ref.storage].born >= 0 || !numbers_.insert(storage, ref.storage)) return false;
-  slot.impl = storage;
-  slot.weak = impl->unsafe_storage().getWeakStorageImpl();
+  const TapeStorage& recorded = base_->tape.storages[ref.storage];
+  if (recorded.born >= 0 || !attach(ref.storage, impl, /*moved=*/0)) return false;
+  if (recorded.written) observe(const_cast<c10::TensorImpl*>(impl));
   bound_now_.push_back(ref.storage);
   return true;
 }
@@ -78,7 +79,7 @@ const TapeOp* Replayer::derive(const TapeOp& base, const Stack& stack) {
   auto refresh = [&](TensorRef& ref, const at::Tensor& tensor) {
     if (!ref.defined()) return;
     ref.geometry = place_of(tensor, ref.storage);
-    tape.storages[ref.storage].bytes = tensor.storage().nbytes();
+    tape.storages[ref.storage].bytes = storage_of(tensor.unsafeGetTensorImpl())->nbytes();
   };
   if (!op.immediate) {
     for (size_t i = 0; i < op.args.size(); ++i) {
@@ -146,7 +147,7 @@ void Replayer::note_real_results(const Stack& stack) {
       int32_t memory = numbers_.find(storage_of(tensor.unsafeGetTensorImpl()));
       derivable_ &= memory == (result.origins[at].argument < 0 ? -1 : ref.storage);
       ref.geometry = place_of(tensor, ref.storage);
-      derived_->tape.storages[ref.storage].bytes = tensor.storage().nbytes();
+      derived_->tape.storages[ref.storage].bytes = storage_of(tensor.unsafeGetTensorImpl())->nbytes();
     });
     if (!result.items.empty() && result.items[0].defined()) derivable_ &= i == result.items.size();
   }

@@ -10,6 +10,9 @@
 #include <atomic>
 #include <unordered_map>
 
+#include "capture/memory_ranges.h"
+#include "capture/tensors.h"
+
 namespace tenon::capture {
 namespace {
 
@@ -17,8 +20,17 @@ std::atomic<uint32_t> g_disabled{0};
 
 bool enabled(GuardKind kind) { return !(g_disabled.load(std::memory_order_relaxed) & (1u << static_cast<int>(kind))); }
 
-const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
-  return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+const c10::StorageImpl* storage_of(const at::Tensor& tensor) { return capture::storage_of(tensor.unsafeGetTensorImpl()); }
+
+// Two storages over the same memory.
+template <class Storages>
+bool have_overlaps(const Storages& storages) {
+  MemoryRanges ranges;
+  std::unordered_set<const c10::StorageImpl*> seen;
+  bool found = false;
+  for (const c10::StorageImpl* storage : storages)
+    if (storage && seen.insert(storage).second) ranges.add(storage->data(), storage->nbytes(), 0, [&](int32_t) { found = true; });
+  return found;
 }
 
 bool same_dims(c10::IntArrayRef dims, const Dims& recorded) {
@@ -71,6 +83,7 @@ Guards::TensorGuard Guards::guard_of(const at::Tensor& tensor) {
   g.keys = tensor.key_set();
   g.requires_grad = tensor.requires_grad();
   g.leaf = g.requires_grad && tensor.is_leaf();
+  g.tangent = has_tangent(tensor);
   if (g.plain) g.geometry = geometry_of(tensor);
   return g;
 }
@@ -83,9 +96,12 @@ Guards::Guards(const detail::Leaves& in, WatchedNumbers watched)
 
 void Guards::close(const Tape& tape, const std::vector<at::Tensor>& held, bool touches_gradients,
                    const std::vector<bool>& gradient_defined) {
+  for (const TapeStorage& storage : tape.storages) writes_given_ |= storage.written && storage.born < 0;
   std::unordered_map<int32_t, int32_t> first_on;
+  std::vector<c10::intrusive_ptr<c10::StorageImpl>> storages;
   for (size_t i = 0; i < tape.externals.size(); ++i) {
     const External& e = tape.externals[i];
+    if (auto storage = e.weak_storage.lock()) storages.push_back(std::move(storage));
     ExternalGuard g;
     g.kind = e.kind;
     g.index = e.index;
@@ -108,6 +124,7 @@ void Guards::close(const Tape& tape, const std::vector<at::Tensor>& held, bool t
         g.storage = storage_of(g.held);
         state_.push_back(static_cast<int32_t>(i));
         state_storages_.insert(g.storage);
+        foreign_state_ |= is_foreign(g.storage);
         snapshots_.push_back(snapshot_of(g.held, e.ref.requires_grad));
         g.gradient_matters = touches_gradients && g.tensor.requires_grad && g.held.is_leaf();
       }
@@ -115,6 +132,10 @@ void Guards::close(const Tape& tape, const std::vector<at::Tensor>& held, bool t
     if (g.gradient_matters) gradients_.push_back(static_cast<int32_t>(i));
     externals_.push_back(std::move(g));
   }
+  if (!writes_given_) return;
+  std::vector<const c10::StorageImpl*> memory;
+  for (const auto& storage : storages) memory.push_back(storage.get());
+  overlaps_ = have_overlaps(memory);
 }
 
 void Guards::set_offsets(const std::vector<bool>& offset_matters) {
@@ -154,6 +175,7 @@ bool Guards::Snapshot::same() const {
   // requires_grad() without its two calls: libtorch has one kind of autograd metadata.
   const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(impl->autograd_meta());
   bool grad = meta && (meta->requires_grad_ || meta->grad_fn_);
+  if (meta && meta->fw_grad_) return false;  // perhaps a tangent, to be looked at
   if (impl->unsafe_storage().unsafeGetStorageImpl() != storage || impl->key_set() != keys || impl->dtype() != dtype ||
       grad != requires_grad)
     return false;
@@ -187,7 +209,21 @@ bool Guards::check_tensor(const TensorGuard& g, const at::Tensor& tensor, GuardK
   if (fails(GuardKind::sizes, !same_dims(impl->sizes(), g.geometry.sizes))) return false;
   if (fails(GuardKind::strides, !same_dims(impl->strides(), g.geometry.strides))) return false;
   if (g.offset_matters && fails(GuardKind::offset, impl->storage_offset() != g.geometry.offset)) return false;
+  if (fails(GuardKind::tangent, has_tangent(tensor) != g.tangent)) return false;
   return !fails(GuardKind::requires_grad, impl->requires_grad() != g.requires_grad);
+}
+
+// Memory that libtorch allocated lies under one storage, so without foreign memory there is nothing to compare.
+bool Guards::check_overlaps(const detail::Leaves& in) const {
+  if (!writes_given_) return true;
+  bool foreign = foreign_state_;
+  for (int32_t i : given_) foreign |= is_foreign(storage_of(*in.tensors[i]));
+  if (!foreign) return !overlaps_;
+  std::vector<const c10::StorageImpl*> memory;
+  for (const ExternalGuard& e : externals_)
+    if (e.kind == External::Kind::argument) memory.push_back(storage_of(*in.tensors[e.index]));
+    else if (e.held.defined()) memory.push_back(storage_of(e.held));
+  return have_overlaps(memory) == overlaps_;
 }
 
 bool Guards::check_aliases(const detail::Leaves& in, bool state_unchanged) const {
@@ -242,7 +278,8 @@ bool Guards::check(const detail::Leaves& in, GuardFailure* failure) const {
     const ExternalGuard& e = externals_[i];
     if (!check_tensor(e.tensor, e.held, kind)) return fail(kind, e.name);
   }
-  if (!check_aliases(in, state_unchanged)) return fail(GuardKind::alias, "the arguments and the state");
+  if (!check_aliases(in, state_unchanged) || (!check_overlaps(in) && enabled(GuardKind::alias)))
+    return fail(GuardKind::alias, "the arguments and the state");
   for (int32_t i : gradients_) {
     const ExternalGuard& e = externals_[i];
     const at::Tensor& leaf = e.kind == External::Kind::argument ? *in.tensors[e.index] : e.held;

@@ -60,13 +60,17 @@ class Guards {
   // One tensor per external for a call that passed.
   std::vector<at::Tensor> bind(const detail::Leaves& in) const;
 
+  // Some of the tensors lie over the same memory through different storages, and the program writes to tensors
+  // that it was given: no graph can tell what such a write changes.
+  bool has_overlaps() const { return overlaps_; }
+
   std::vector<std::string> describe() const;
 
  private:
   struct TensorGuard {
     bool defined = false;
     bool offset_matters = false;
-    bool requires_grad = false, leaf = false, plain = true;
+    bool requires_grad = false, leaf = false, plain = true, tangent = false;
     c10::DispatchKeySet keys;  // who comes by when it is computed with
     Geometry geometry;
   };
@@ -100,6 +104,7 @@ class Guards {
   bool state_is_same() const;
   bool check_settings(GuardKind& kind) const;
   bool check_aliases(const detail::Leaves& in, bool state_unchanged) const;
+  bool check_overlaps(const detail::Leaves& in) const;
 
   Settings settings_;
   std::vector<TensorGuard> arguments_;
@@ -114,7 +119,10 @@ class Guards {
   std::unordered_set<const c10::StorageImpl*> state_storages_;  // of those, when recorded
   std::vector<Snapshot> snapshots_;                             // of those
   bool offsets_matter_ = false;                                 // of some tensor of the state
-  bool simple_aliases_ = true;                                  // no two externals share memory
+  bool simple_aliases_ = true;                                  // no two externals share a storage
+  bool writes_given_ = false;                                   // memory that it did not allocate
+  bool foreign_state_ = false;                                  // some tensor of the state is in foreign memory
+  bool overlaps_ = false;
 };
 
 // For tests: a guard that is switched off always says yes.

@@ -22,7 +22,8 @@ bool Recorder::note_call(UserCall& call, const Stack& stack, size_t first) {
     const c10::IValue& value = stack[first + i];
     bool plain = true;
     for_each_tensor(value, [&](const at::Tensor& tensor) {
-      plain &= is_plain(tensor.unsafeGetTensorImpl()) && (value.isTensor() || !tensor.unsafeGetTensorImpl()->is_wrapped_number());
+      plain &= is_plain(tensor.unsafeGetTensorImpl()) && !has_tangent(tensor) &&
+               (value.isTensor() || !tensor.unsafeGetTensorImpl()->is_wrapped_number());
     });
     if (!plain) return false;
     call.args.push_back(note_argument(value));
@@ -90,7 +91,7 @@ Glimpse glimpse_of(const at::Tensor& tensor) {
   Glimpse glimpse;
   if (!tensor.defined()) return glimpse;
   glimpse.object = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
-  glimpse.storage = tensor.storage().getWeakStorageImpl();
+  glimpse.storage = tensor.unsafeGetTensorImpl()->unsafe_storage().getWeakStorageImpl();
   glimpse.geometry = geometry_of(tensor);
   glimpse.version = tensor.is_inference() ? 0 : tensor._version();
   return glimpse;

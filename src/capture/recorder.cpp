@@ -7,10 +7,12 @@
 #include <torch/csrc/autograd/node.h>
 
 #include "base/error.h"
+#include "base/per_thread.h"
 #include "bridge/convert.h"
 #include "capture/extents.h"
 #include "capture/index_check.h"
 #include "capture/source.h"
+#include "capture/tensors.h"
 #include "ops/table.h"
 
 namespace tenon::capture {
@@ -85,7 +87,7 @@ void GeneratorWatch::check(Tape& tape) {
 }
 
 const OpFacts& Recorder::facts_of(const c10::OperatorHandle& op) {
-  thread_local std::unordered_map<const void*, OpFacts> known;
+  auto& known = per_thread<std::unordered_map<const void*, OpFacts>>();
   const void* key = &op.schema();
   auto it = known.find(key);
   if (it == known.end()) it = known.emplace(key, look_up(op)).first;
@@ -106,7 +108,7 @@ int32_t Recorder::number_storage(const at::Tensor& tensor, int32_t born) {
 
 bool Recorder::supported(const at::Tensor& tensor) {
   if (tensor.device().is_cpu() && !tensor._is_zerotensor() && tensor.layout() == at::kStrided && !tensor.is_quantized() &&
-      !tensor.is_neg() && !tensor.is_conj() && tensor.has_storage() && bridge::has_dtype(tensor.scalar_type()))
+      !tensor.is_neg() && !tensor.is_conj() && has_memory(tensor.unsafeGetTensorImpl()) && bridge::has_dtype(tensor.scalar_type()))
     return true;
   tape_.obstacles.push_back("a tensor that is not a plain strided one (" + tensor.toString() + ")");
   return false;
@@ -124,8 +126,9 @@ int32_t Recorder::add_external(External::Kind kind, int32_t index, const std::st
                     name,
                     ref,
                     c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()),
-                    tensor.has_storage() ? tensor.storage().getWeakStorageImpl()
-                                         : c10::weak_intrusive_ptr<c10::StorageImpl>(c10::intrusive_ptr<c10::StorageImpl>())};
+                    has_memory(tensor.unsafeGetTensorImpl())
+                        ? tensor.unsafeGetTensorImpl()->unsafe_storage().getWeakStorageImpl()
+                        : c10::weak_intrusive_ptr<c10::StorageImpl>(c10::intrusive_ptr<c10::StorageImpl>())};
   if (!tensor.is_inference()) external.version = tensor._version();
   tape_.externals.push_back(std::move(external));
   return static_cast<int32_t>(tape_.externals.size() - 1);
@@ -207,14 +210,15 @@ void Recorder::note_scalars(TapeOp& entry) {
 
 void Recorder::note_writes(TapeOp& entry, const Stack& stack, size_t first) {
   const OpFacts& facts = facts_of(entry.op);
+  auto add_write = [&](const TensorRef& ref, size_t argument, size_t item) {
+    if (!ref.defined()) return;
+    entry.writes.push_back({ref, static_cast<int32_t>(argument), static_cast<int32_t>(item)});
+    tape_.storages[ref.storage].written = true;
+  };
   auto add = [&](size_t i) {
-    auto argument = static_cast<int32_t>(i);
-    if (const auto* ref = std::get_if<TensorRef>(&entry.args[i])) {
-      if (ref->defined()) entry.writes.push_back({*ref, argument, 0});
-    } else if (const auto* list = std::get_if<TensorListRef>(&entry.args[i])) {
-      for (size_t k = 0; k < list->items.size(); ++k)
-        if (list->items[k].defined()) entry.writes.push_back({list->items[k], argument, static_cast<int32_t>(k)});
-    }
+    if (const auto* ref = std::get_if<TensorRef>(&entry.args[i])) add_write(*ref, i, 0);
+    else if (const auto* list = std::get_if<TensorListRef>(&entry.args[i]))
+      for (size_t k = 0; k < list->items.size(); ++k) add_write(list->items[k], i, k);
   };
   for (size_t i = 0; i < entry.args.size(); ++i)
     if (facts.writes[i]) add(i);

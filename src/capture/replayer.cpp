@@ -6,16 +6,20 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/per_thread.h"
 #include "bridge/access.h"
 #include "bridge/convert.h"
 #include "capture/extents.h"
+#include "capture/faults.h"
 #include "capture/index_check.h"
+#include "capture/observed_tensor.h"
 #include "capture/tensors.h"
+#include "capture/withdrawn.h"
 
 namespace tenon::capture {
 Replayer::Replayer(std::shared_ptr<const StreamList> streams, RecordOptions options, StretchRunner runner,
                    std::function<void(Recorder&)> names)
-    : streams_(std::move(streams)), options_(options), runner_(std::move(runner)), names_(std::move(names)) {
+    : streams_(std::move(streams)), options_(options), runner_(std::move(runner)), names_(std::move(names)), thread_(this_thread()) {
   if (streams_->empty()) {
     recorder_ = std::make_unique<Recorder>(options_);
     names_(*recorder_);
@@ -25,10 +29,7 @@ Replayer::Replayer(std::shared_ptr<const StreamList> streams, RecordOptions opti
   numbers_.reserve(slots_.size());
 }
 
-Replayer::Tables& Replayer::spare_tables() {
-  thread_local Tables tables;
-  return tables;
-}
+Replayer::Tables& Replayer::spare_tables() { return per_thread<Tables>(); }
 
 Replayer::~Replayer() {
   slots_.clear();
@@ -36,6 +37,8 @@ Replayer::~Replayer() {
   for (auto* list : {&waiting_, &owed_, &bound_now_}) list->clear();
   memory_.clear();
   memory_.scalars.clear();
+  ranges_.clear();
+  tables_.addresses.reset();
   spare_tables() = std::move(tables_);
 }
 
@@ -57,15 +60,47 @@ bool Replayer::matches_tensor(const TensorRef& ref, const c10::TensorImpl* tenso
   c10::StorageImpl* storage = storage_of(tensor);
   Slot& slot = slots_[ref.storage];
   int64_t away = (tensor->storage_offset() - g.offset) * static_cast<int64_t>(tensor->itemsize());
+  const TapeStorage& recorded = stream_->tape.storages[ref.storage];
+  if (recorded.written && recorded.born < 0) observe(const_cast<c10::TensorImpl*>(tensor));
   if (slot.impl) return slot.impl == storage && slot.moved == away;
   // Met for the first time. It must be new to this call if it was new to the recorded one.
-  const TapeStorage& recorded = stream_->tape.storages[ref.storage];
-  if (recorded.born >= 0 || storage->nbytes() < recorded.bytes || !numbers_.insert(storage, ref.storage)) return false;
-  slot.impl = storage;
-  slot.weak = tensor->unsafe_storage().getWeakStorageImpl();
-  slot.moved = away;
+  if (recorded.born >= 0 || storage->nbytes() < recorded.bytes || !attach(ref.storage, tensor, away)) return false;
   bound_now_.push_back(ref.storage);
   return true;
+}
+
+// This is the storage of that number in this call. False if it has another number already.
+bool Replayer::attach(int32_t number, const c10::TensorImpl* tensor, int64_t moved) {
+  c10::StorageImpl* storage = storage_of(tensor);
+  if (!numbers_.insert(storage, number)) return false;
+  Slot& slot = slots_[number];
+  slot.impl = storage;
+  slot.weak = tensor->unsafe_storage().getWeakStorageImpl();
+  slot.moved = moved;
+  if (knows_ranges_) {
+    add_range(number);
+  } else if (is_foreign(storage)) {
+    knows_ranges_ = true;
+    for (size_t s = 0; s < slots_.size(); ++s)
+      if (slots_[s].impl && !slots_[s].owed) add_range(static_cast<int32_t>(s));
+  }
+  return true;
+}
+
+// Ops that write memory that lies under several storages never wait, so that their order is the program's.
+void Replayer::add_range(int32_t number) {
+  Slot& slot = slots_[number];
+  if (slot.weak.expired()) return;
+  ranges_.add(memory_of(slot.impl), slot.impl->nbytes(), number, [&](int32_t other) {
+    Slot& there = slots_[other];
+    if (other == number || !there.impl || there.weak.expired()) return;
+    slot.overlaps = there.overlaps = true;
+    overlap_met_ |= slot.waiting || there.waiting;
+  });
+}
+
+void Replayer::flush_overlapped() {
+  if (std::exchange(overlap_met_, false)) flush();
 }
 
 bool Replayer::matches_argument(const TapeArgument& expected, const c10::IValue& given, size_t* scalar) {
@@ -222,7 +257,8 @@ void Replayer::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, St
 // Memory that others may change or look at behind our back cannot have ops waiting to write it,
 // and what is read from it must be what it held when the op was called.
 bool Replayer::can_wait(const TapeOp& entry) {
-  bool wait = true;
+  flush_overlapped();
+  bool wait = !std::exchange(out_of_addresses_, false);
   for_each_operand(entry.args, [&](const TensorRef& ref) {
     if (ref.defined()) wait &= is_ready(slots_[ref.storage]);
   });
@@ -233,28 +269,46 @@ bool Replayer::can_wait(const TapeOp& entry) {
 // False if nobody would tell when somebody looks at it.
 bool Replayer::is_ready(Slot& slot) {
   if (slot.owed) return true;
+  bool pends_elsewhere = !slot.is_withdrawn && is_reserved(slot.impl->data());
+  if (pends_elsewhere) announce_to_others(slot, Access::read);
+  if (!slot.is_withdrawn && is_reserved(slot.impl->data())) return false;
   if (!slot.armed) slot.armed = bridge::arm(slot.impl);
   bool changed = slot.waiting && slot.real >= 0 && real(slot).snapshot &&
-                 std::memcmp(real(slot).snapshot.get(), slot.impl->data(), slot.impl->nbytes()) != 0;
+                 std::memcmp(real(slot).snapshot.get(), memory_of(slot.impl), slot.impl->nbytes()) != 0;
   if (changed) flush();
   return slot.armed;
 }
 
-bool Replayer::may_be_written_later(const Slot& slot) const { return slot.owed || (!slot.handed_out && owns_memory(slot)); }
+bool Replayer::may_be_written_later(Slot& slot) {
+  if (slot.owed || slot.is_withdrawn) return true;
+  if (slot.handed_out || slot.read_out || slot.overlaps || !owns_memory(slot)) return false;
+  if (other_replays_exist()) announce_to_others(slot, Access::write);
+  return may_withdraw(slot.impl);
+}
+
+// Replays of other threads run what waits for this storage. Two replays may tell each other at once, so neither
+// keeps its lock meanwhile.
+void Replayer::announce_to_others(const Slot& slot, Access access) {
+  c10::intrusive_ptr<c10::StorageImpl> storage = slot.weak.lock();
+  if (!storage) return;
+  mutex_.unlock();
+  announce_access(storage.get(), access, this);
+  mutex_.lock();
+}
 
 bool Replayer::index_is_good(const TapeOp& entry, const Stack& stack) {
   for (int argument : index_arguments(entry.op)) {
     bool there = true;
     for_each_tensor(stack[stack.size() - entry.args.size() + argument], [&](const at::Tensor& index) {
       int32_t known = numbers_.find(storage_of(index.unsafeGetTensorImpl()));
-      there &= known >= 0 && !slots_[known].owed && !slots_[known].is_hidden;
+      there &= known >= 0 && !slots_[known].owed && !slots_[known].is_withdrawn;
     });
     if (!there) return true;
   }
   return indices_are_good(entry.op, stack);
 }
 
-Replayer::RealMemory& Replayer::real(Slot& slot) {
+RealMemory& Replayer::real(Slot& slot) {
   if (slot.real < 0) {
     slot.real = static_cast<int32_t>(real_.size());
     real_.emplace_back();
@@ -263,8 +317,8 @@ Replayer::RealMemory& Replayer::real(Slot& slot) {
 }
 
 bool Replayer::owns_memory(const Slot& slot) const {
-  const c10::DataPtr& pointer = slot.is_hidden ? real_[slot.real].hidden : slot.impl->_mutable_data_ptr_no_checks();
-  return slot.impl->nbytes() == 0 || pointer.get_context() != nullptr;
+  // A withdrawn pointer was found to be owned before.
+  return slot.is_withdrawn || slot.impl->nbytes() == 0 || slot.impl->_mutable_data_ptr_no_checks().get_context() != nullptr;
 }
 
 void Replayer::hold(int32_t storage) {
@@ -277,16 +331,15 @@ void Replayer::hold(int32_t storage) {
   memory.held = c10::Storage(slot.weak.lock());
   if (!slot.handed_out && owns_memory(slot)) return;
   memory.snapshot = c10::GetCPUAllocator()->allocate(slot.impl->nbytes());
-  std::memcpy(memory.snapshot.get(), slot.impl->data(), slot.impl->nbytes());
+  std::memcpy(memory.snapshot.get(), memory_of(slot.impl), slot.impl->nbytes());
 }
 
-void Replayer::hide(int32_t storage) {
+void Replayer::withdraw_pointer(int32_t storage) {
   Slot& slot = slots_[storage];
-  if (slot.owed || slot.is_hidden) return;
-  slot.range = AddressRange(slot.impl->nbytes());
-  slot.is_hidden = true;
-  real(slot).hidden = std::move(slot.impl->_mutable_data_ptr_no_checks());
-  slot.impl->_mutable_data_ptr_no_checks() = c10::DataPtr(const_cast<char*>(slot.range.begin()), c10::kCPU);
+  if (slot.owed || slot.is_withdrawn) return;
+  if (!keeps_handler_) keep_fault_handler();
+  keeps_handler_ = true;
+  slot.is_withdrawn = withdraw(slot.impl);
 }
 
 at::Tensor Replayer::make_result(const TensorRef& ref, const Origin& origin, const Stack& stack, size_t first) {
@@ -299,22 +352,24 @@ at::Tensor Replayer::make_result(const TensorRef& ref, const Origin& origin, con
     const c10::IValue& operand = stack[first + origin.argument];
     base = operand.isTensor() ? operand.toTensor() : operand.toListRef()[origin.item].toTensor();
     if (origin.same) return base;
-    out = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(base.storage()), base.key_set(), dtype);
+    out = at::detail::make_tensor<ObservedTensor>(c10::TensorImpl::VIEW, c10::Storage(base.unsafeGetTensorImpl()->unsafe_storage()),
+                                                  base.key_set(), dtype);
   } else {
     c10::Storage storage;
     if (slot.impl) {
       storage = c10::Storage(slot.weak.lock());
     } else {
       size_t bytes = stream_->tape.storages[ref.storage].bytes;
-      slot.range = AddressRange(bytes);
-      storage = make_placeholder(slot.range, bytes);
+      slot.span = tables_.addresses.take(bytes);
+      out_of_addresses_ = !slot.span;
+      storage = make_placeholder(slot.span.begin, bytes);
       slot.impl = storage.unsafeGetStorageImpl();
       slot.weak = storage.getWeakStorageImpl();
       slot.owed = slot.armed = true;
       numbers_.insert(slot.impl, ref.storage);
       owed_.push_back(ref.storage);
     }
-    out = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), dtype);
+    out = at::detail::make_tensor<ObservedTensor>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), dtype);
   }
   int64_t moved = slot.moved / static_cast<int64_t>(dtype.itemsize());
   out.unsafeGetTensorImpl()->set_sizes_and_strides(g.sizes, g.strides, g.offset + moved);
@@ -351,7 +406,7 @@ void Replayer::defer(const TapeOp& entry, Stack* stack) {
   for_each_operand(entry.args, [&](const TensorRef& ref) {
     if (ref.defined()) hold(ref.storage);
   });
-  for (const TapeWrite& write : entry.writes) hide(write.ref.storage);
+  for (const TapeWrite& write : entry.writes) withdraw_pointer(write.ref.storage);
   leave_results(entry.results, entry.args.size(), stack);
   wait_until(cursor_ + 1);
 }
@@ -361,11 +416,22 @@ void Replayer::defer(const TapeOp& entry, Stack* stack) {
 void Replayer::bind(const TensorRef& ref, const at::Tensor& tensor) {
   if (!is_plain(tensor.unsafeGetTensorImpl())) return;
   Slot& slot = slots_[ref.storage];
-  c10::StorageImpl* impl = storage_of(tensor.unsafeGetTensorImpl());
-  if (slot.impl || !numbers_.insert(impl, ref.storage)) return;
-  slot.impl = impl;
-  slot.weak = tensor.storage().getWeakStorageImpl();
-  slot.moved = (tensor.storage_offset() - ref.geometry.offset) * static_cast<int64_t>(tensor.itemsize());
+  if (slot.impl) return;
+  attach(ref.storage, tensor.unsafeGetTensorImpl(),
+         (tensor.storage_offset() - ref.geometry.offset) * static_cast<int64_t>(tensor.itemsize()));
+}
+
+// A storage that this call has not met, over memory that ops wait for.
+bool Replayer::overlaps_waiting(const c10::StorageImpl* storage) const {
+  if (!knows_ranges_ && !is_foreign(storage)) return false;
+  const char* begin = static_cast<const char*>(memory_of(storage));
+  for (int32_t number : waiting_) {
+    const Slot& slot = slots_[number];
+    if (slot.owed) continue;
+    const char* other = static_cast<const char*>(memory_of(slot.impl));
+    if (other < begin + storage->nbytes() && begin < other + slot.impl->nbytes()) return true;
+  }
+  return false;
 }
 
 // Does an op that runs now need what others wait to write, or write what they wait to read?
@@ -375,11 +441,14 @@ bool Replayer::touches_waiting(const c10::OperatorHandle& op, const Stack& stack
   bool touches = false;
   for (size_t i = 0; i < parameters.size(); ++i)
     for_each_tensor(stack[first + i], [&](const at::Tensor& tensor) {
-      if (!tensor.has_storage()) return;
+      if (!has_memory(tensor.unsafeGetTensorImpl())) return;
       int32_t known = numbers_.find(storage_of(tensor.unsafeGetTensorImpl()));
-      if (known < 0) return;
+      if (known < 0) {
+        touches |= overlaps_waiting(storage_of(tensor.unsafeGetTensorImpl()));
+        return;
+      }
       const Slot& slot = slots_[known];
-      touches |= slot.owed || slot.is_hidden || (slot.waiting && parameters[i].alias_info());
+      touches |= (slot.overlaps && waiting_ops_ > 0) || slot.owed || slot.is_withdrawn || (slot.waiting && parameters[i].alias_info());
     });
   return touches;
 }
@@ -415,7 +484,7 @@ void Replayer::run_now(const TapeOp& entry, const c10::OperatorHandle& op, c10::
     for_each_tensor(value, [&](const at::Tensor& tensor) {
       if (i >= result.items.size()) return;
       const TensorRef& ref = result.items[i++];
-      if (!ref.defined() || !tensor.has_storage()) return;
+      if (!ref.defined() || !has_memory(tensor.unsafeGetTensorImpl())) return;
       bind(ref, tensor);
       Slot& slot = slots_[ref.storage];
       if (slot.impl && !slot.armed) slot.armed = bridge::arm(slot.impl);  // the host may ask for a pointer from now on
@@ -442,7 +511,7 @@ void Replayer::flush() {
     Slot& slot = slots_[storage];
     if (slot.owed) continue;
     const RealMemory& memory = real(slot);
-    const void* begin = memory.snapshot ? memory.snapshot.get() : slot.is_hidden ? memory.hidden.get() : slot.impl->data();
+    const void* begin = memory.snapshot ? memory.snapshot.get() : memory_of(slot.impl);
     memory_.lend(storage, begin, slot.impl->nbytes(), slot.moved, memory.snapshot ? nullptr : slot.impl);
   }
   std::exception_ptr error;
@@ -478,11 +547,11 @@ void Replayer::settle(const std::vector<int32_t>& live) {
   owed_.clear();
   for (int32_t storage : waiting_) {
     Slot& slot = slots_[storage];
-    if (slot.is_hidden) {
-      slot.impl->set_data_ptr_noswap(std::move(real(slot).hidden));
+    if (slot.is_withdrawn) {
+      restore(slot.impl);
       bridge::change(slot.impl);
     }
-    slot.is_hidden = slot.waiting = false;
+    slot.is_withdrawn = slot.waiting = false;
     slot.real = -1;
   }
   real_.clear();
@@ -492,30 +561,42 @@ void Replayer::settle(const std::vector<int32_t>& live) {
   waiting_ops_ = 0;
 }
 
-void Replayer::on_access(c10::StorageImpl* storage) {
+void Replayer::on_access(c10::StorageImpl* storage, Access access, pid_t thread) {
   std::lock_guard lock(mutex_);
   int32_t known = numbers_.find(storage);
   if (known < 0 || recorder_) return;
   Slot& slot = slots_[known];
-  if (slot.waiting || slot.owed) flush();
-  slot.armed = false;
-  slot.handed_out = true;
+  bool elsewhere = thread != thread_;
+  if (slot.is_withdrawn && elsewhere) note_use_by_other_thread(storage);
+  try {
+    // What waits to read it may go on waiting while others read it too.
+    if (slot.owed || slot.is_withdrawn || (slot.waiting && access == Access::write)) flush();
+  } catch (...) {
+    if (!elsewhere) throw;
+    error_ = std::current_exception();  // it is not the other thread's: the next op, or the end of the call, throws
+  }
+  if (access == Access::write) {
+    slot.armed = false;  // libtorch clears the hook
+    slot.handed_out = true;
+  } else {
+    slot.read_out = true;
+  }
+  if (knows_ranges_) add_range(known);  // the program may make another storage over it
 }
 
 bool Replayer::on_fault(const char* address) {
   std::lock_guard lock(mutex_);
   for (Slot& slot : slots_) {
-    if (!slot.range.begin() || !slot.range.contains(address)) continue;
+    if (!slot.span.contains(address)) continue;
     try {
-      if (slot.owed || slot.is_hidden) flush();
+      if (slot.owed) flush();
     } catch (...) {
       error_ = std::current_exception();  // a signal handler cannot throw: the next op, or the end, does
     }
     auto impl = slot.weak.lock();
     if (!impl) return false;
-    slot.range.show(impl->data());
-    slot.shown = true;
-    return true;
+    slot.shown = map_copy(slot.span, impl->data());
+    return slot.shown;
   }
   return false;
 }
@@ -523,10 +604,10 @@ bool Replayer::on_fault(const char* address) {
 // ATen's kernels ask for pointers and keep none; that is not the program's doing.
 std::vector<int32_t> Replayer::disarm_operands(const c10::OperatorHandle& op, const Stack& stack) {
   std::vector<int32_t> armed;
-  if (op.operator_name().getNamespace() != "aten" || others_enlisted()) return armed;
+  if (op.operator_name().getNamespace() != "aten" || other_replays_exist()) return armed;
   for (size_t i = stack.size() - op.schema().arguments().size(); i < stack.size(); ++i)
     for_each_tensor(stack[i], [&](const at::Tensor& tensor) {
-      int32_t known = tensor.has_storage() ? numbers_.find(storage_of(tensor.unsafeGetTensorImpl())) : -1;
+      int32_t known = has_memory(tensor.unsafeGetTensorImpl()) ? numbers_.find(storage_of(tensor.unsafeGetTensorImpl())) : -1;
       if (known < 0 || !slots_[known].armed) return;
       slots_[known].armed = false;
       bridge::disarm(slots_[known].impl);
@@ -536,7 +617,7 @@ std::vector<int32_t> Replayer::disarm_operands(const c10::OperatorHandle& op, co
 }
 
 void Replayer::release() {
-  bool keep = others_enlisted();
+  bool keep = other_replays_exist();
   for (Slot& slot : slots_) {
     if (!slot.armed) continue;
     slot.armed = false;
@@ -566,7 +647,7 @@ void Replayer::finish() {
   }
   release();
   for (Slot& slot : slots_)
-    if (slot.shown) slot.range.close();
+    if (slot.shown) unmap_copy(slot.span);
   if (error) std::rethrow_exception(error);
 }
 

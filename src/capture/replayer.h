@@ -13,9 +13,12 @@
 #include <c10/core/DefaultDtype.h>
 
 #include "base/pointer_map.h"
+#include "capture/address_space.h"
 #include "capture/call_memory.h"
-#include "capture/placeholder.h"
+#include "capture/memory_ranges.h"
+#include "capture/pending.h"
 #include "capture/recorder.h"
+#include "capture/slot.h"
 #include "capture/stream.h"
 
 namespace tenon::capture {
@@ -36,7 +39,7 @@ struct ReplayCounts {
   size_t op_by_op = 0;  // of those, without a graph
 };
 
-class Replayer : public Listener, public Debtor {
+class Replayer : public Listener, public PendingReplay {
  public:
   // `names` tells a recorder what the arguments and the state are called, if it comes to that.
   Replayer(std::shared_ptr<const StreamList> streams, RecordOptions options, StretchRunner runner, std::function<void(Recorder&)> names);
@@ -45,7 +48,7 @@ class Replayer : public Listener, public Debtor {
   void on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) override;
   bool on_backward(const BackwardCall& call) override;
   void after_backward() override;
-  void on_access(c10::StorageImpl* storage) override;
+  void on_access(c10::StorageImpl* storage, Access access, pid_t thread) override;
   bool on_fault(const char* address) override;
 
   ~Replayer() override;
@@ -64,28 +67,6 @@ class Replayer : public Listener, public Debtor {
   const ReplayCounts& counts() const { return counts_; }
 
  private:
-  // Memory that exists, while ops wait for it.
-  struct RealMemory {
-    c10::Storage held;
-    c10::DataPtr snapshot;  // what the ops are to read, if it may change meanwhile
-    c10::DataPtr hidden;    // the pointer that its storage does not show
-  };
-
-  // A storage of the stream, in this call.
-  struct Slot {
-    c10::StorageImpl* impl = nullptr;
-    c10::weak_intrusive_ptr<c10::StorageImpl> weak{c10::intrusive_ptr<c10::StorageImpl>()};
-    int64_t moved = 0;  // bytes from the tape's place to this call's
-    AddressRange range;
-    int32_t real = -1;        // index of its RealMemory
-    bool owed = false;        // a placeholder whose contents wait
-    bool waiting = false;     // ops that wait read or write it
-    bool armed = false;       // asking for a mutable pointer is announced
-    bool handed_out = false;  // the program holds such a pointer
-    bool is_hidden = false;
-    bool shown = false;  // the range
-  };
-
   RealMemory& real(Slot& slot);
   // `from_blob` without a deleter: the memory may go away, or change, without a word.
   bool owns_memory(const Slot& slot) const;
@@ -99,6 +80,10 @@ class Replayer : public Listener, public Debtor {
   // `scalar`: where this op's next free number goes; null if numbers must be equal.
   bool matches_argument(const TapeArgument& expected, const c10::IValue& given, size_t* scalar);
   bool matches_tensor(const TensorRef& ref, const c10::TensorImpl* tensor);
+  bool attach(int32_t number, const c10::TensorImpl* tensor, int64_t moved);
+  void add_range(int32_t number);
+  void flush_overlapped();
+  bool overlaps_waiting(const c10::StorageImpl* storage) const;
   void unbind_new();
   bool resembles(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack);
   bool resembles_tensor(const TensorRef& ref, const at::Tensor& tensor);
@@ -117,7 +102,8 @@ class Replayer : public Listener, public Debtor {
   void defer(const TapeOp& entry, Stack* stack);
   void wait_until(size_t op);
   bool is_ready(Slot& slot);
-  bool may_be_written_later(const Slot& slot) const;
+  bool may_be_written_later(Slot& slot);
+  void announce_to_others(const Slot& slot, Access access);
   bool can_wait(const TapeOp& entry);
   bool skip(const Extent& extent);
   const UserCall* known_call(const c10::OperatorHandle& op, const Stack& stack);
@@ -128,7 +114,7 @@ class Replayer : public Listener, public Debtor {
   at::Tensor as_view(const at::Tensor& base, at::Tensor out) const;
   at::Tensor make_result(const TensorRef& ref, const Origin& origin, const Stack& stack, size_t first);
   void hold(int32_t storage);
-  void hide(int32_t storage);
+  void withdraw_pointer(int32_t storage);
   void flush();
   void settle(const std::vector<int32_t>& live);
   std::vector<int32_t> disarm_operands(const c10::OperatorHandle& op, const Stack& stack);
@@ -140,6 +126,7 @@ class Replayer : public Listener, public Debtor {
   StretchRunner runner_;
   std::function<void(Recorder&)> names_;
 
+  const pid_t thread_;  // that runs the program
   mutable std::recursive_mutex mutex_;
   std::shared_ptr<const Stream> stream_;
   // A stream with other sizes than any known one, while it is derived from one: stream_ is derived_.
@@ -166,6 +153,8 @@ class Replayer : public Listener, public Debtor {
     PointerMap numbers;
     std::vector<int32_t> waiting, owed, bound_now;
     CallMemory memory;
+    AddressArena addresses;
+    MemoryRanges ranges;
   };
   static Tables& spare_tables();
   Tables tables_ = std::exchange(spare_tables(), {});
@@ -173,6 +162,11 @@ class Replayer : public Listener, public Debtor {
   PointerMap& numbers_ = tables_.numbers;
   std::vector<int32_t>&waiting_ = tables_.waiting, &owed_ = tables_.owed, &bound_now_ = tables_.bound_now;
   CallMemory& memory_ = tables_.memory;
+  MemoryRanges& ranges_ = tables_.ranges;
+  bool knows_ranges_ = false;      // foreign memory was met, so ranges are compared from then on
+  bool overlap_met_ = false;       // ops wait that were called before it was known
+  bool out_of_addresses_ = false;  // the next ops run at once
+  bool keeps_handler_ = false;     // the fault handler was looked at in this call
   ReplayCounts counts_;
 };
 

@@ -19,12 +19,15 @@ torch::autograd::CreationMeta views_are_made() {
 }
 
 bool same_flags(const TapeArgument& expected, const c10::IValue& given) {
+  auto same_autograd = [](const TensorRef& ref, const at::Tensor& tensor) {
+    return ref.requires_grad == tensor.requires_grad() && !has_tangent(tensor);
+  };
   bool same = true;
   if (const auto* ref = std::get_if<TensorRef>(&expected)) {
-    if (ref->defined()) same = ref->requires_grad == given.toTensor().requires_grad();
+    if (ref->defined()) same = same_autograd(*ref, given.toTensor());
   } else if (const auto* list = std::get_if<TensorListRef>(&expected)) {
     for (size_t i = 0; i < list->items.size(); ++i)
-      if (list->items[i].defined()) same &= list->items[i].requires_grad == given.toListRef()[i].toTensor().requires_grad();
+      if (list->items[i].defined()) same &= same_autograd(list->items[i], given.toListRef()[i].toTensor());
   }
   return same;
 }
@@ -37,6 +40,7 @@ void bump(const at::Tensor& tensor, int64_t times) {
 
 // The ops of an extent wait from now on. False: they cannot, and nothing has changed.
 bool Replayer::skip(const Extent& extent) {
+  flush_overlapped();
   for (int32_t storage : extent.touches) {
     Slot& slot = slots_[storage];
     if (!slot.impl || (!slot.owed && slot.weak.expired()) || !is_ready(slot)) return false;
@@ -47,7 +51,7 @@ bool Replayer::skip(const Extent& extent) {
             stream_->tape.scalars.begin() + static_cast<ptrdiff_t>(extent.scalars_end),
             memory_.scalars.begin() + static_cast<ptrdiff_t>(extent.scalars_begin));
   for (int32_t storage : extent.touches) hold(storage);
-  for (int32_t storage : extent.writes) hide(storage);
+  for (int32_t storage : extent.writes) withdraw_pointer(storage);
   wait_until(extent.end);
   return true;
 }

@@ -16,6 +16,7 @@ struct TapeStorage {
   c10::weak_intrusive_ptr<c10::StorageImpl> weak;
   int32_t born = -1;  // index of the op that made it; -1: it was there before (external)
   size_t bytes = 0;
+  bool written = false;  // by an op of the tape
   // Bytes from where the tape says that its tensors lie to where they lie in the run that is being
   // recorded: streams that part keep one way of counting.
   int64_t moved = 0;

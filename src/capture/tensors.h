@@ -13,10 +13,16 @@ inline constexpr c10::DispatchKeySet kOdd({c10::DispatchKey::Conjugate, c10::Dis
 
 inline c10::StorageImpl* storage_of(const c10::TensorImpl* tensor) { return tensor->unsafe_storage().unsafeGetStorageImpl(); }
 
+// Not has_storage(): it announces a read (capture/observed_tensor.h).
+inline bool has_memory(const c10::TensorImpl* tensor) { return static_cast<bool>(tensor->unsafe_storage()); }
+
 inline bool is_plain(const c10::TensorImpl* tensor) {
   c10::DispatchKeySet keys = tensor->key_set();
-  return (keys & kOdd).empty() && keys.has_backend(c10::BackendComponent::CPUBit) && tensor->has_storage();
+  return (keys & kOdd).empty() && keys.has_backend(c10::BackendComponent::CPUBit) && has_memory(tensor);
 }
+
+// Forward-mode AD computes with it: it carries a tangent, or is a view of a tensor that does.
+bool has_tangent(const at::Tensor& tensor);
 
 // Calls f for every defined tensor in a value.
 template <class F>

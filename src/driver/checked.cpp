@@ -81,7 +81,7 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Ou
   auto run = [&](const capture::Stretch& stretch, capture::CallMemory& memory) { return run_stretch(grad_mode, stretch, memory); };
   auto replayer = std::make_shared<capture::Replayer>(streams, record, run, names);
   capture::listen_to_backwards();
-  capture::Enlisted enlisted(replayer);
+  capture::RegisteredReplay registered(replayer);
   try {
     PlainTorchScript plain;
     capture::ListenScope listen(replayer.get(), grad_mode ? capture::Level::inner : capture::Level::both);

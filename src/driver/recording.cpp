@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "capture/tensors.h"
 #include "driver/autograd.h"
 #include "driver/nodes.h"
 #include "driver/scopes.h"
@@ -92,6 +93,9 @@ class Run {
       gradient_defined.push_back(known != before_.end() && known->second.gradient);
     }
     r.guards.close(r.tape(), r.held, r.touches_gradients, gradient_defined);
+    if (r.guards.has_overlaps())
+      r.obstacles.push_back("it writes to memory that lies under several storages (from_blob, shared memory, mapped files)");
+    if (has_tangents()) r.obstacles.push_back("forward-mode AD computes with its tensors");
     if (!r.tape().breaks.empty()) r.obstacles.push_back("it splits at " + std::to_string(r.tape().breaks.size()) + " places (see breaks)");
     for (const std::string& text : r.tape().obstacles) r.obstacles.push_back(text);
     if (r.needs_grad() && r.obstacles.empty()) lead_through_node(recording_, boundary_, outcome.tensors);
@@ -99,6 +103,12 @@ class Run {
   }
 
  private:
+  bool has_tangents() const {
+    for (size_t i = 0; i < recording_->tape().externals.size(); ++i)
+      if (at::Tensor tensor = tensor_of(i); tensor.defined() && capture::has_tangent(tensor)) return true;
+    return false;
+  }
+
   void know(External::Kind kind, int32_t index, const std::string& name, const at::Tensor& tensor) {
     recording_->recorder.add_external(kind, index, name, tensor);
     note_before(tensor);

@@ -4,6 +4,7 @@
 #include <ATen/Context.h>
 #include <gtest/gtest.h>
 #include <tenon/compile.h>
+#include <torch/csrc/autograd/forward_grad.h>
 #include <torch/torch.h>
 
 #include <map>
@@ -192,6 +193,18 @@ bool alias() {
     return std::make_tuple(x, x);
   };
   return with_arguments(function, same, [] { return std::make_tuple(x34(), x34() * 3); });
+}
+
+bool tangent() {
+  torch::NoGradGuard no_grad;
+  auto function = [](Tensor x) { return x * x; };
+  auto fast = tenon::compile(function, {.backend = "aot_eager", .trust = Trust::pure});
+  for (int i = 0; i < 3; ++i) fast(x34());
+  uint64_t level = torch::autograd::ForwardADLevel::get_next_idx();
+  Tensor dual = at::_make_dual(x34(), torch::ones({3, 4}), level);
+  bool same = difference(function(dual)._fw_grad(level), fast(dual)._fw_grad(level)).empty();
+  torch::autograd::ForwardADLevel::release_idx(level);
+  return same;
 }
 
 bool watched() {

@@ -1,0 +1,156 @@
+#include "capture/address_space.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace tenon::capture {
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr size_t kMaxReservation = size_t{1} << 44, kMinReservation = size_t{1} << 24;
+// The share of RLIMIT_AS that the reservation may take.
+constexpr size_t kShareOfLimit = 16;
+constexpr size_t kMaxChunk = size_t{1} << 30, kMinChunk = size_t{1} << 18;
+constexpr size_t kChunksInReservation = 1024;
+
+size_t whole_pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+// One for the process, never given back: somebody may still hold an address when the process ends.
+class Reservation {
+ public:
+  static Reservation& get() {
+    static Reservation* reservation = new Reservation;
+    return *reservation;
+  }
+
+  bool exists() const { return begin_ != nullptr; }
+  bool contains(const void* address) const { return address >= begin_ && address < begin_ + size_; }
+  size_t chunk() const { return std::clamp(size_ / kChunksInReservation, kMinChunk, kMaxChunk); }
+
+  AddressSpan take(size_t bytes) {
+    std::lock_guard lock(mutex_);
+    for (auto it = free_.begin(); it != free_.end(); ++it) {
+      auto [begin, size] = *it;
+      if (size < bytes) continue;
+      free_.erase(it);
+      if (size > bytes) free_.emplace(begin + bytes, size - bytes);
+      return {begin, bytes};
+    }
+    return {};
+  }
+
+  void give_back(char* begin, size_t bytes) {
+    std::lock_guard lock(mutex_);
+    auto next = free_.lower_bound(begin);
+    if (next != free_.end() && begin + bytes == next->first) {
+      bytes += next->second;
+      next = free_.erase(next);
+    }
+    if (next != free_.begin()) {
+      auto before = std::prev(next);
+      if (before->first + before->second == begin) {
+        before->second += bytes;
+        return;
+      }
+    }
+    free_.emplace(begin, bytes);
+  }
+
+ private:
+  Reservation() {
+    rlimit limit{};
+    size_t most = kMaxReservation;
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+      most = std::min<size_t>(most, limit.rlim_cur / kShareOfLimit / kPage * kPage);
+    for (size_t size = most; size >= kMinReservation && !begin_; size = size / 4 / kPage * kPage) {
+      void* range = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (range == MAP_FAILED) continue;
+      begin_ = static_cast<char*>(range);
+      size_ = size;
+      free_.emplace(begin_, size_);
+    }
+  }
+
+  char* begin_ = nullptr;
+  size_t size_ = 0;
+  std::mutex mutex_;
+  std::map<char*, size_t> free_;  // by address; neighbours are merged
+};
+
+// A page without memory behind each span keeps reads past its end from the next one.
+size_t with_guard(size_t bytes) { return whole_pages(bytes) + kPage; }
+
+}  // namespace
+
+bool addresses_are_available() { return Reservation::get().exists(); }
+bool is_reserved(const void* address) { return Reservation::get().contains(address); }
+
+AddressSpan reserve_addresses(size_t bytes) {
+  AddressSpan span = Reservation::get().take(with_guard(bytes));
+  return span ? AddressSpan{span.begin, bytes} : span;
+}
+
+void release_addresses(AddressSpan span) {
+  if (span) Reservation::get().give_back(span.begin, with_guard(span.bytes));
+}
+
+bool map_copy(AddressSpan span, const void* contents) {
+  size_t size = whole_pages(std::max<size_t>(span.bytes, 1));
+  void* copy = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (copy == MAP_FAILED) return false;
+  std::memcpy(copy, contents, span.bytes);
+  mprotect(copy, size, PROT_READ);
+  // Moved as a whole: a reader sees all of it or faults.
+  return mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, span.begin) != MAP_FAILED;
+}
+
+void unmap_copy(AddressSpan span) {
+  // Mapped anew, so that the pages are given back too.
+  mmap(span.begin, whole_pages(std::max<size_t>(span.bytes, 1)), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+AddressArena::AddressArena(AddressArena&& other) noexcept { *this = std::move(other); }
+
+AddressArena& AddressArena::operator=(AddressArena&& other) noexcept {
+  std::swap(chunks_, other.chunks_);
+  std::swap(chunk_, other.chunk_);
+  std::swap(used_, other.used_);
+  return *this;
+}
+
+AddressArena::~AddressArena() {
+  for (AddressSpan chunk : chunks_) Reservation::get().give_back(chunk.begin, chunk.bytes);
+}
+
+AddressSpan AddressArena::take(size_t bytes) {
+  size_t size = with_guard(bytes);
+  while (chunk_ < chunks_.size() && used_ + size > chunks_[chunk_].bytes) {
+    ++chunk_;
+    used_ = 0;
+  }
+  if (chunk_ == chunks_.size()) {
+    AddressSpan chunk = Reservation::get().take(std::max(size, Reservation::get().chunk()));
+    if (!chunk) return {};
+    chunks_.push_back(chunk);
+    used_ = 0;
+  }
+  char* begin = chunks_[chunk_].begin + used_;
+  used_ += size;
+  return {begin, bytes};
+}
+
+void AddressArena::reset() {
+  // The first chunk is kept for the next call.
+  for (size_t i = 1; i < chunks_.size(); ++i) Reservation::get().give_back(chunks_[i].begin, chunks_[i].bytes);
+  if (chunks_.size() > 1) chunks_.resize(1);
+  chunk_ = used_ = 0;
+}
+
+}  // namespace tenon::capture

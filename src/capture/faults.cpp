@@ -1,0 +1,193 @@
+#include "capture/faults.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+#include <csignal>
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "capture/address_space.h"
+
+namespace tenon::capture {
+namespace {
+
+struct Request {
+  const char* address;
+  pid_t thread;
+  bool served = false;
+  std::atomic<int> done{0};
+};
+
+// The thread that serves faults reads requests from a pipe: write() may be called in a signal handler.
+struct Service {
+  std::atomic<bool> runs{false};
+  int to = -1, from = -1;
+};
+
+std::atomic<FaultServer> g_server{nullptr};
+std::mutex g_mutex;  // over the start of the service and the installation of the handler
+Service g_service;
+thread_local bool t_is_service = false;
+
+// The handlers that were there before ours, oldest first: ours is installed again when somebody else's has
+// taken its place.
+std::array<struct sigaction, 8> g_previous;
+std::atomic<size_t> g_previous_count{0};
+// A handler that was installed after ours may call ours in turn; it then means the one before it.
+thread_local const void* t_context = nullptr;
+thread_local size_t t_chained = 0;
+
+void futex(std::atomic<int>& word, int operation, int value) {
+  static_assert(sizeof word == sizeof(int));
+  syscall(SYS_futex, &word, operation | FUTEX_PRIVATE_FLAG, value, nullptr, nullptr, 0);
+}
+
+void run_service() {
+  t_is_service = true;
+  pthread_setname_np(pthread_self(), "tenon-faults");
+  at::init_num_threads();
+  Request* request = nullptr;
+  while (true) {
+    ssize_t got = read(g_service.from, &request, sizeof request);
+    if (got < 0 && errno == EINTR) continue;
+    if (got != sizeof request) return;
+    request->served = g_server.load()(request->address, request->thread);
+    request->done.store(1);
+    futex(request->done, FUTEX_WAKE, 1);
+  }
+}
+
+bool serve(const char* address) {
+  FaultServer server = g_server.load();
+  if (!server) return false;
+  // The thread that serves has nobody to ask, and the child of a fork has no such thread yet.
+  if (t_is_service || !g_service.runs.load()) return server(address, this_thread());
+  Request request{address, this_thread()};
+  Request* pointer = &request;
+  if (write(g_service.to, &pointer, sizeof pointer) != sizeof pointer) return false;
+  while (!request.done.load()) futex(request.done, FUTEX_WAIT, 0);
+  return request.served;
+}
+
+void report(const char* address, bool is_write) {
+  char text[512];
+  int size =
+      std::snprintf(text, sizeof text,
+                    "tenon: %s at %p, an address inside tensor memory that a compiled call had not computed yet. %s See \"Pointers\" in "
+                    "docs/limits.md.\n",
+                    is_write ? "the program wrote through a const pointer" : "the program read through a pointer that is no longer valid",
+                    static_cast<const void*>(address),
+                    is_write ? "Ask for a mutable pointer (mutable_data_ptr) instead." : "Ask the tensor for its pointer again.");
+  if (size > 0) (void)!write(STDERR_FILENO, text, std::min(sizeof text, static_cast<size_t>(size)));
+}
+
+// A fault that is not ours goes to whoever was there before.
+void pass_on(int number, siginfo_t* info, void* context) {
+  t_chained = t_context == context ? t_chained + 1 : 0;
+  t_context = context;
+  size_t count = g_previous_count.load();
+  bool is_default = t_chained >= count;
+  if (!is_default) {
+    const struct sigaction& before = g_previous[count - 1 - t_chained];
+    if (before.sa_flags & SA_SIGINFO) before.sa_sigaction(number, info, context);
+    else if (before.sa_handler == SIG_DFL) is_default = true;
+    else if (before.sa_handler != SIG_IGN) before.sa_handler(number);
+  }
+  t_context = nullptr;
+  if (!is_default) return;
+  signal(SIGSEGV, SIG_DFL);               // A faulting instruction runs again and ends the process.
+  if (info->si_code <= 0) raise(number);  // A signal that was sent does not come again by itself.
+}
+
+void on_signal(int number, siginfo_t* info, void* context) {
+  const char* address = static_cast<const char*>(info->si_addr);
+  bool from_kernel = info->si_code > 0;
+  if (from_kernel && is_reserved(address)) {
+    int saved = errno;
+    bool is_write = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & 2;
+    bool served = !is_write && serve(address);
+    errno = saved;
+    if (served) return;
+    report(address, is_write);
+  }
+  pass_on(number, info, context);
+}
+
+bool is_ours(const struct sigaction& action) { return (action.sa_flags & SA_SIGINFO) && action.sa_sigaction == &on_signal; }
+
+void install_locked() {
+  struct sigaction now {};
+  sigaction(SIGSEGV, nullptr, &now);
+  size_t count = g_previous_count.load();
+  if (is_ours(now) || count == g_previous.size()) return;
+  g_previous[count] = now;
+  g_previous_count.store(count + 1);
+  struct sigaction action {};
+  action.sa_sigaction = &on_signal;
+  action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGSEGV, &action, nullptr);
+}
+
+// The child of a fork has neither the thread nor a pipe of its own.
+void after_fork() {
+  new (&g_mutex) std::mutex;
+  g_service.runs.store(false);
+}
+
+}  // namespace
+
+pid_t this_thread() {
+  thread_local const pid_t id = static_cast<pid_t>(syscall(SYS_gettid));
+  return id;
+}
+
+void serve_faults(FaultServer server) {
+  if (g_service.runs.load(std::memory_order_acquire)) return;
+  std::lock_guard lock(g_mutex);
+  if (g_service.runs.load()) return;
+  static const bool once = pthread_atfork(nullptr, nullptr, &after_fork) == 0;
+  (void)once;
+  g_server.store(server);
+  install_locked();
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return;  // Without a pipe faults are served where they happen.
+  g_service.from = ends[0];
+  g_service.to = ends[1];
+  sigset_t all, before;
+  sigfillset(&all);
+  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, fault);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // The program's signals are for its own threads.
+  try {
+    std::thread(&run_service).detach();
+    g_service.runs.store(true, std::memory_order_release);
+  } catch (const std::system_error&) {
+    close(ends[0]);
+    close(ends[1]);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void keep_fault_handler() {
+  struct sigaction now {};
+  sigaction(SIGSEGV, nullptr, &now);
+  if (is_ours(now)) return;
+  std::lock_guard lock(g_mutex);
+  install_locked();
+}
+
+}  // namespace tenon::capture

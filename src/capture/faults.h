@@ -1,0 +1,24 @@
+// Page faults at reserved addresses (capture/address_space.h). This is the last way in which a read of
+// contents that are still pending is noticed; tensors announce reads by themselves (capture/observed_tensor.h).
+// The signal handler only passes the address on to a thread of its own and waits: nothing is compiled or run
+// on the stack of the code that faulted.
+#pragma once
+
+#include <sys/types.h>
+
+namespace tenon::capture {
+
+// Makes the address readable; called with the id of the thread that read it. False if nobody knows the address.
+using FaultServer = bool (*)(const char* address, pid_t thread);
+
+// Starts serving faults, and starts again in the child of a fork. Cheap if it is running.
+void serve_faults(FaultServer server);
+
+// Puts the handler in front again if the program has installed another one since. Faults that are not ours go
+// on to that one.
+void keep_fault_handler();
+
+// The calling thread's id, as FaultServer is told it.
+pid_t this_thread();
+
+}  // namespace tenon::capture

@@ -1,0 +1,86 @@
+#include "capture/pending.h"
+
+#include <c10/core/CPUAllocator.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "bridge/access.h"
+#include "capture/faults.h"
+#include "capture/withdrawn.h"
+
+namespace tenon::capture {
+namespace {
+
+thread_local bool t_unannounced = false;
+
+struct Registry {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<PendingReplay>> replays;
+  std::atomic<size_t> count{0};
+};
+
+Registry& registry() {
+  static Registry* registry = new Registry;
+  return *registry;
+}
+
+std::vector<std::shared_ptr<PendingReplay>> all_replays() {
+  Registry& all = registry();
+  if (all.count.load(std::memory_order_acquire) == 0) return {};
+  std::lock_guard lock(all.mutex);
+  return all.replays;
+}
+
+void on_mutable_access(c10::StorageImpl* storage) { announce_access(storage, Access::write); }
+
+bool serve_fault(const char* address, pid_t thread) {
+  if (serve_withdrawn_read(address, thread)) return true;
+  for (const auto& replay : all_replays())
+    if (replay->on_fault(address)) return true;
+  return false;
+}
+
+}  // namespace
+
+RegisteredReplay::RegisteredReplay(std::shared_ptr<PendingReplay> replay) : replay_(std::move(replay)) {
+  bridge::set_listener(&on_mutable_access);
+  serve_faults(&serve_fault);
+  Registry& all = registry();
+  std::lock_guard lock(all.mutex);
+  all.replays.push_back(replay_);
+  all.count.store(all.replays.size(), std::memory_order_release);
+}
+
+RegisteredReplay::~RegisteredReplay() {
+  Registry& all = registry();
+  std::lock_guard lock(all.mutex);
+  std::erase(all.replays, replay_);
+  all.count.store(all.replays.size(), std::memory_order_release);
+}
+
+bool other_replays_exist() { return registry().count.load(std::memory_order_acquire) > 1; }
+
+void announce_access(c10::StorageImpl* storage, Access access, const PendingReplay* except) {
+  if (t_unannounced) return;
+  for (const auto& replay : all_replays())
+    if (replay.get() != except) replay->on_access(storage, access, this_thread());
+}
+
+void announce_access_by(pid_t thread, c10::StorageImpl* storage, Access access) {
+  for (const auto& replay : all_replays()) replay->on_access(storage, access, thread);
+}
+
+Unannounced::Unannounced() : before_(t_unannounced) { t_unannounced = true; }
+Unannounced::~Unannounced() { t_unannounced = before_; }
+
+c10::Storage make_placeholder(char* address, size_t bytes) {
+  c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(address, c10::kCPU), c10::GetCPUAllocator(),
+                       /*resizable=*/true);
+  bridge::arm(storage.unsafeGetStorageImpl());
+  return storage;
+}
+
+}  // namespace tenon::capture

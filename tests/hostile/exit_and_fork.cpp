@@ -1,0 +1,153 @@
+// Calls while the process ends, and in the children of a fork.
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cstdlib>
+#include <thread>
+
+#include "hostile/hostile.h"
+
+namespace tenon::test {
+namespace {
+
+using torch::Tensor;
+
+auto make() {
+  return compile([](Tensor x) { return torch::relu(x * 2 + 1).sum(); });
+}
+
+void call_a_few_times(decltype(make())& function, int size) {
+  torch::NoGradGuard off;
+  for (int i = 0; i < 5; ++i) expect(function(torch::ones({size})).item<float>() == 3.0F * static_cast<float>(size), "a sum");
+}
+
+// Made before main, so it dies after everything that main makes.
+auto g_function = make();
+
+struct CallsWhenDestroyed {
+  decltype(make())& function;
+  int size;
+  ~CallsWhenDestroyed() { call_a_few_times(function, size); }
+};
+
+HOSTILE(static_destructor_calls) {
+  static CallsWhenDestroyed last{g_function, 5};
+  call_a_few_times(g_function, 5);
+}
+
+// Compiles in the destructor: nothing was called before.
+HOSTILE(static_destructor_compiles) { static CallsWhenDestroyed last{g_function, 6}; }
+
+HOSTILE(exit_handler_calls) {
+  call_a_few_times(g_function, 5);
+  std::atexit([] {
+    call_a_few_times(g_function, 5);
+    call_a_few_times(g_function, 7);
+  });
+}
+
+HOSTILE(exit_handler_registered_first) {
+  std::atexit([] { call_a_few_times(g_function, 5); });
+  call_a_few_times(g_function, 5);
+}
+
+HOSTILE(exit_inside_a_call) {
+  int calls = 0;
+  auto function = compile([&](Tensor x) {
+    auto y = x * 2;
+    if (++calls == 5) std::exit(0);
+    return y + 1;
+  });
+  for (int i = 0; i < 9; ++i) function(torch::ones({4}));
+  expect(false, "exit() returned");
+}
+
+HOSTILE(thread_local_function) {
+  std::thread([] {
+    thread_local auto function = make();
+    call_a_few_times(function, 4);
+  }).join();
+  thread_local auto function = make();
+  call_a_few_times(function, 4);
+}
+
+HOSTILE(thread_local_destructor_calls) {
+  std::thread([] {
+    thread_local CallsWhenDestroyed last{g_function, 5};
+    call_a_few_times(last.function, 5);
+  }).join();
+}
+
+HOSTILE(quick_exit) {
+  call_a_few_times(g_function, 4);
+  std::quick_exit(0);
+}
+
+// ---- forks ----
+
+void expect_child(pid_t child) {
+  int status = 0;
+  waitpid(child, &status, 0);
+  expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child failed, status " + std::to_string(status));
+}
+
+// Runs in a child that must end well.
+void in_child(const std::function<void()>& work) {
+  pid_t child = fork();
+  if (child == 0) {
+    work();
+    _exit(0);
+  }
+  expect_child(child);
+}
+
+void read_an_alias(int calls) {
+  Tensor state = torch::zeros({16}), alias = state.detach();
+  auto function = compile([&](Tensor x) {
+    state.add_(x);
+    return x + static_cast<double>(alias.const_data_ptr<float>()[0]);
+  });
+  torch::NoGradGuard off;
+  for (int i = 1; i <= calls; ++i) expect(function(torch::ones({16}))[2].item<float>() == 1.0F + static_cast<float>(i), "a read by fault");
+}
+
+HOSTILE(fork_before_the_first_call) {
+  in_child([] {
+    call_a_few_times(g_function, 4);
+    read_an_alias(6);
+  });
+  call_a_few_times(g_function, 4);
+}
+
+HOSTILE(fork_after_calls) {
+  call_a_few_times(g_function, 4);
+  read_an_alias(6);
+  for (int i = 0; i < 3; ++i)
+    in_child([] {
+      call_a_few_times(g_function, 4);
+      call_a_few_times(g_function, 9);
+      read_an_alias(6);
+    });
+  read_an_alias(6);
+}
+
+// The child reads what waits in the middle of the parent's call; the parent goes on.
+HOSTILE(fork_inside_a_call) {
+  Tensor state = torch::zeros({64}), alias = state.detach();
+  auto function = compile([&](Tensor x) {
+    auto y = x * 2 + 1;
+    state.add_(y);
+    in_child([&] {
+      double sum = 0;
+      for (int i = 0; i < 64; ++i) sum += y.const_data_ptr<float>()[i];
+      expect(sum == 3 * 64, "the child read something else");
+      expect(alias.const_data_ptr<float>()[5] == state.const_data_ptr<float>()[5], "the child read an old state");
+    });
+    return y + 1;
+  });
+  torch::NoGradGuard off;
+  for (int i = 0; i < 6; ++i) expect(function(torch::ones({64}))[1].item<float>() == 4, "the parent computed something else");
+  expect(state[0].item<float>() == 18, "the parent's state");
+}
+
+}  // namespace
+}  // namespace tenon::test
