@@ -101,12 +101,12 @@ void release_addresses(AddressSpan span) {
   if (span) Reservation::get().give_back(span.begin, with_guard(span.bytes));
 }
 
-bool map_copy(AddressSpan span, const void* contents) {
+bool map_copy(AddressSpan span, const void* contents, bool writable) {
   size_t size = whole_pages(std::max<size_t>(span.bytes, 1));
   void* copy = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (copy == MAP_FAILED) return false;
   std::memcpy(copy, contents, span.bytes);
-  mprotect(copy, size, PROT_READ);
+  if (!writable) mprotect(copy, size, PROT_READ);
   // Moved as a whole: a reader sees all of it or faults.
   return mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, span.begin) != MAP_FAILED;
 }

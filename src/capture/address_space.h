@@ -25,7 +25,8 @@ AddressSpan reserve_addresses(size_t bytes);
 void release_addresses(AddressSpan span);
 
 // Makes a copy of the contents readable at the span, at once for all threads. False if there is no memory for it.
-bool map_copy(AddressSpan span, const void* contents);
+// What is written to a writable copy is lost.
+bool map_copy(AddressSpan span, const void* contents, bool writable = false);
 // Takes the memory away again.
 void unmap_copy(AddressSpan span);
 

@@ -26,8 +26,7 @@ namespace tenon::capture {
 namespace {
 
 struct Request {
-  const char* address;
-  pid_t thread;
+  Fault fault;
   bool served = false;
   std::atomic<int> done{0};
 };
@@ -65,18 +64,18 @@ void run_service() {
     ssize_t got = read(g_service.from, &request, sizeof request);
     if (got < 0 && errno == EINTR) continue;
     if (got != sizeof request) return;
-    request->served = g_server.load()(request->address, request->thread);
+    request->served = g_server.load()(request->fault);
     request->done.store(1);
     futex(request->done, FUTEX_WAKE, 1);
   }
 }
 
-bool serve(const char* address) {
+bool serve(const Fault& fault) {
   FaultServer server = g_server.load();
   if (!server) return false;
   // The thread that serves has nobody to ask, and the child of a fork has no such thread yet.
-  if (t_is_service || !g_service.runs.load()) return server(address, this_thread());
-  Request request{address, this_thread()};
+  if (t_is_service || !g_service.runs.load()) return server(fault);
+  Request request{fault};
   Request* pointer = &request;
   if (write(g_service.to, &pointer, sizeof pointer) != sizeof pointer) return false;
   while (!request.done.load()) futex(request.done, FUTEX_WAIT, 0);
@@ -119,7 +118,7 @@ void on_signal(int number, siginfo_t* info, void* context) {
   if (from_kernel && is_reserved(address)) {
     int saved = errno;
     bool is_write = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & 2;
-    bool served = !is_write && serve(address);
+    bool served = serve({address, this_thread(), is_write});
     errno = saved;
     if (served) return;
     report(address, is_write);

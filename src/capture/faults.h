@@ -8,8 +8,14 @@
 
 namespace tenon::capture {
 
-// Makes the address readable; called with the id of the thread that read it. False if nobody knows the address.
-using FaultServer = bool (*)(const char* address, pid_t thread);
+struct Fault {
+  const char* address;
+  pid_t thread;
+  bool is_write;
+};
+
+// Makes the address accessible. False if nobody knows it, or if the access is not to be allowed.
+using FaultServer = bool (*)(const Fault& fault);
 
 // Starts serving faults, and starts again in the child of a fork. Cheap if it is running.
 void serve_faults(FaultServer server);
@@ -18,7 +24,7 @@ void serve_faults(FaultServer server);
 // on to that one.
 void keep_fault_handler();
 
-// The calling thread's id, as FaultServer is told it.
+// The calling thread's id, as in Fault.
 pid_t this_thread();
 
 }  // namespace tenon::capture

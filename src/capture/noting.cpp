@@ -68,6 +68,8 @@ void Recorder::on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, 
   UserCall call{op};
   call.around = surroundings();
   size_t first = stack->size() - op.schema().arguments().size(), begin = tape_.ops.size();
+  // From here on tensors may carry tangents, which the arguments do not tell.
+  if (op.operator_name().name == "aten::_make_dual") options_.note_calls = false;
   if (!options_.note_calls || listening_is_paused() || !can_note_calls(call.around) || !note_call(call, *stack, first))
     return outer_run(op, keys, stack);
   auto operands = operand_objects(call.args, *stack, first);

@@ -36,10 +36,11 @@ std::vector<std::shared_ptr<PendingReplay>> all_replays() {
 
 void on_mutable_access(c10::StorageImpl* storage) { announce_access(storage, Access::write); }
 
-bool serve_fault(const char* address, pid_t thread) {
-  if (serve_withdrawn_read(address, thread)) return true;
+bool serve_fault(const Fault& fault) {
+  if (serve_withdrawn(fault)) return true;
+  if (fault.is_write) return false;
   for (const auto& replay : all_replays())
-    if (replay->on_fault(address)) return true;
+    if (replay->on_fault(fault.address)) return true;
   return false;
 }
 

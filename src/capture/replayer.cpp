@@ -60,11 +60,11 @@ bool Replayer::matches_tensor(const TensorRef& ref, const c10::TensorImpl* tenso
   c10::StorageImpl* storage = storage_of(tensor);
   Slot& slot = slots_[ref.storage];
   int64_t away = (tensor->storage_offset() - g.offset) * static_cast<int64_t>(tensor->itemsize());
-  const TapeStorage& recorded = stream_->tape.storages[ref.storage];
-  if (recorded.written && recorded.born < 0) observe(const_cast<c10::TensorImpl*>(tensor));
   if (slot.impl) return slot.impl == storage && slot.moved == away;
   // Met for the first time. It must be new to this call if it was new to the recorded one.
+  const TapeStorage& recorded = stream_->tape.storages[ref.storage];
   if (recorded.born >= 0 || storage->nbytes() < recorded.bytes || !attach(ref.storage, tensor, away)) return false;
+  if (recorded.written) observe(const_cast<c10::TensorImpl*>(tensor));
   bound_now_.push_back(ref.storage);
   return true;
 }
@@ -283,7 +283,8 @@ bool Replayer::may_be_written_later(Slot& slot) {
   if (slot.owed || slot.is_withdrawn) return true;
   if (slot.handed_out || slot.read_out || slot.overlaps || !owns_memory(slot)) return false;
   if (other_replays_exist()) announce_to_others(slot, Access::write);
-  return may_withdraw(slot.impl);
+  slot.pointer = find_withdrawable(slot.impl);
+  return slot.pointer && may_withdraw(*slot.pointer);
 }
 
 // Replays of other threads run what waits for this storage. Two replays may tell each other at once, so neither
@@ -339,7 +340,7 @@ void Replayer::withdraw_pointer(int32_t storage) {
   if (slot.owed || slot.is_withdrawn) return;
   if (!keeps_handler_) keep_fault_handler();
   keeps_handler_ = true;
-  slot.is_withdrawn = withdraw(slot.impl);
+  slot.is_withdrawn = withdraw(*slot.pointer);
 }
 
 at::Tensor Replayer::make_result(const TensorRef& ref, const Origin& origin, const Stack& stack, size_t first) {
@@ -545,15 +546,17 @@ void Replayer::settle(const std::vector<int32_t>& live) {
   }
   for (int32_t storage : owed_) slots_[storage].owed = false;
   owed_.clear();
+  c10::SmallVector<Withdrawable*, 32> withdrawn;
   for (int32_t storage : waiting_) {
     Slot& slot = slots_[storage];
     if (slot.is_withdrawn) {
-      restore(slot.impl);
+      withdrawn.push_back(slot.pointer);
       bridge::change(slot.impl);
     }
     slot.is_withdrawn = slot.waiting = false;
     slot.real = -1;
   }
+  if (!withdrawn.empty()) restore(withdrawn);
   real_.clear();
   waiting_.clear();
   memory_.clear();

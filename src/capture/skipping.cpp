@@ -19,15 +19,12 @@ torch::autograd::CreationMeta views_are_made() {
 }
 
 bool same_flags(const TapeArgument& expected, const c10::IValue& given) {
-  auto same_autograd = [](const TensorRef& ref, const at::Tensor& tensor) {
-    return ref.requires_grad == tensor.requires_grad() && !has_tangent(tensor);
-  };
   bool same = true;
   if (const auto* ref = std::get_if<TensorRef>(&expected)) {
-    if (ref->defined()) same = same_autograd(*ref, given.toTensor());
+    if (ref->defined()) same = ref->requires_grad == given.toTensor().requires_grad();
   } else if (const auto* list = std::get_if<TensorListRef>(&expected)) {
     for (size_t i = 0; i < list->items.size(); ++i)
-      if (list->items[i].defined()) same &= same_autograd(list->items[i], given.toListRef()[i].toTensor());
+      if (list->items[i].defined()) same &= list->items[i].requires_grad == given.toListRef()[i].toTensor().requires_grad();
   }
   return same;
 }
@@ -78,7 +75,7 @@ const UserCall* Replayer::known_call(const c10::OperatorHandle& op, const Stack&
 
 void Replayer::on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   if (recorder_) return recorder_->on_call(op, keys, stack);
-  if (!error_ && !pass_through_ && !listening_is_paused()) {
+  if (options_.note_calls && !error_ && !pass_through_ && !listening_is_paused()) {
     std::lock_guard lock(mutex_);
     const UserCall* call = known_call(op, *stack);
     if (call && skip(call->extent)) {

@@ -4,6 +4,7 @@
 #include <c10/core/Storage.h>
 
 #include "capture/address_space.h"
+#include "capture/withdrawn.h"
 
 namespace tenon::capture {
 
@@ -17,8 +18,9 @@ struct RealMemory {
 struct Slot {
   c10::StorageImpl* impl = nullptr;
   c10::weak_intrusive_ptr<c10::StorageImpl> weak{c10::intrusive_ptr<c10::StorageImpl>()};
-  int64_t moved = 0;          // bytes from the tape's place to this call's
-  AddressSpan span;           // where a placeholder points to
+  int64_t moved = 0;  // bytes from the tape's place to this call's
+  AddressSpan span;   // where a placeholder points to
+  Withdrawable* pointer = nullptr;
   int32_t real = -1;          // index of its RealMemory
   bool owed = false;          // a placeholder whose contents wait
   bool waiting = false;       // ops that wait read or write it

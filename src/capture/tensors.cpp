@@ -5,6 +5,8 @@
 
 namespace tenon::capture {
 
+bool forward_mode_is_active() { return torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr; }
+
 bool has_tangent(const at::Tensor& tensor) {
   const torch::autograd::AutogradMeta* meta = torch::autograd::impl::get_autograd_meta(tensor);
   if (!meta) return false;

@@ -21,6 +21,9 @@ inline bool is_plain(const c10::TensorImpl* tensor) {
   return (keys & kOdd).empty() && keys.has_backend(c10::BackendComponent::CPUBit) && has_memory(tensor);
 }
 
+// A level of forward-mode AD has been entered, so tensors may carry tangents.
+bool forward_mode_is_active();
+
 // Forward-mode AD computes with it: it carries a tangent, or is a view of a tensor that does.
 bool has_tangent(const at::Tensor& tensor);
 

@@ -1,11 +1,13 @@
 #include "capture/withdrawn.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
+#include <vector>
 
+#include "base/pointer_map.h"
 #include "capture/address_space.h"
 #include "capture/pending.h"
 
@@ -15,26 +17,39 @@ namespace {
 // How many writes run at once after another thread has used a storage, the first time and at most.
 constexpr uint32_t kFirstWritesAtOnce = 64, kMaxWritesAtOnce = 1 << 14;
 
-struct Entry {
+}  // namespace
+
+class Withdrawable {
+ public:
   c10::weak_intrusive_ptr<c10::StorageImpl> storage;
   AddressSpan span;
   c10::DataPtr memory;  // while the pointer is withdrawn
-  bool withdrawn = false;
+  std::atomic<bool> withdrawn{false};
+  pid_t thread = 0;    // that withdrew it last
   bool shown = false;  // a copy is mapped at the span
-  uint32_t at_once = 0, next_at_once = kFirstWritesAtOnce;
+  std::atomic<uint32_t> at_once{0};
+  uint32_t next_at_once = kFirstWritesAtOnce;
 
-  Entry(c10::StorageImpl* impl, AddressSpan addresses)
+  Withdrawable(c10::StorageImpl* impl, AddressSpan addresses)
       : storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(impl)), span(addresses) {}
-  ~Entry() {
+  ~Withdrawable() {
     if (shown) unmap_copy(span);
     release_addresses(span);
   }
+
+  void take_copy_away() {
+    if (shown) unmap_copy(span);
+    shown = false;
+  }
 };
+
+namespace {
 
 struct Table {
   std::mutex mutex;
-  std::unordered_map<const c10::StorageImpl*, std::unique_ptr<Entry>> entries;
-  std::map<const char*, Entry*> by_address;
+  PointerMap numbers;                                  // of a storage in `entries`
+  std::vector<std::unique_ptr<Withdrawable>> entries;  // null where one is gone
+  std::map<const char*, Withdrawable*> by_address;
   size_t sweep_at = 64;
 
   static Table& get() {
@@ -42,81 +57,93 @@ struct Table {
     return *table;
   }
 
-  Entry* find(const c10::StorageImpl* storage) {
-    auto it = entries.find(storage);
-    return it == entries.end() ? nullptr : it->second.get();
+  Withdrawable* find(const c10::StorageImpl* storage) {
+    int32_t number = numbers.find(storage);
+    return number < 0 ? nullptr : entries[number].get();
   }
 
-  Entry* find(const char* address) {
+  Withdrawable* find(const char* address) {
     auto it = by_address.upper_bound(address);
     if (it == by_address.begin()) return nullptr;
-    Entry* entry = std::prev(it)->second;
+    Withdrawable* entry = std::prev(it)->second;
     return entry->span.contains(address) ? entry : nullptr;
   }
 
   // Null if no addresses are left.
-  Entry* find_or_add(c10::StorageImpl* storage) {
-    if (Entry* known = find(storage)) {
-      if (known->span.bytes == storage->nbytes()) return known;
-      if (known->withdrawn) return nullptr;
-      erase(entries.find(storage));  // it was resized
-    }
+  Withdrawable* find_or_add(c10::StorageImpl* storage) {
+    Withdrawable* known = find(storage);
+    if (known && known->span.bytes == storage->nbytes()) return known;
+    if (known && known->withdrawn) return nullptr;
+    if (known) erase(known);  // it was resized
     if (entries.size() >= sweep_at) sweep();
     AddressSpan span = reserve_addresses(storage->nbytes());
     if (!span) return nullptr;
-    auto entry = std::make_unique<Entry>(storage, span);
-    Entry* added = entry.get();
-    by_address.emplace(span.begin, added);
-    entries.emplace(storage, std::move(entry));
-    return added;
+    numbers.insert(storage, static_cast<int32_t>(entries.size()));
+    entries.push_back(std::make_unique<Withdrawable>(storage, span));
+    by_address.emplace(span.begin, entries.back().get());
+    return entries.back().get();
   }
 
-  // Storages that are gone. An entry holds its storage weakly, so no new one has the same address.
+  void erase(Withdrawable* entry) {
+    const c10::StorageImpl* storage = entry->storage._unsafe_get_target();
+    int32_t number = numbers.find(storage);
+    numbers.erase(storage);
+    by_address.erase(entry->span.begin);
+    entries[number].reset();
+  }
+
+  // Leaves out storages that are gone. An entry holds its storage weakly, so no new one has the same address.
   void sweep() {
-    for (auto it = entries.begin(); it != entries.end();) it = it->second->storage.expired() ? erase(it) : std::next(it);
+    std::vector<std::unique_ptr<Withdrawable>> kept;
+    numbers.clear();
+    for (auto& entry : entries) {
+      if (!entry) continue;
+      if (entry->storage.expired()) {
+        by_address.erase(entry->span.begin);
+        continue;
+      }
+      numbers.insert(entry->storage._unsafe_get_target(), static_cast<int32_t>(kept.size()));
+      kept.push_back(std::move(entry));
+    }
+    entries = std::move(kept);
     sweep_at = std::max<size_t>(64, 2 * entries.size());
-  }
-
-  decltype(entries)::iterator erase(decltype(entries)::iterator it) {
-    by_address.erase(it->second->span.begin);
-    return entries.erase(it);
   }
 };
 
 }  // namespace
 
-bool may_withdraw(c10::StorageImpl* storage) {
+Withdrawable* find_withdrawable(c10::StorageImpl* storage) {
   Table& table = Table::get();
   std::lock_guard lock(table.mutex);
-  Entry* entry = table.find_or_add(storage);
-  if (!entry || entry->withdrawn) return false;
-  if (entry->at_once == 0) return true;
-  --entry->at_once;
+  return table.find_or_add(storage);
+}
+
+bool may_withdraw(Withdrawable& pointer) {
+  if (pointer.withdrawn.load(std::memory_order_relaxed)) return false;
+  if (pointer.at_once.load(std::memory_order_relaxed) == 0) return true;
+  pointer.at_once.fetch_sub(1, std::memory_order_relaxed);
   return false;
 }
 
-bool withdraw(c10::StorageImpl* storage) {
-  Table& table = Table::get();
-  std::lock_guard lock(table.mutex);
-  Entry* entry = table.find_or_add(storage);
-  if (!entry || entry->withdrawn) return false;
-  if (entry->shown) unmap_copy(entry->span);
-  entry->shown = false;
-  entry->withdrawn = true;
-  c10::DataPtr& pointer = storage->_mutable_data_ptr_no_checks();
-  entry->memory = std::move(pointer);
-  pointer = c10::DataPtr(entry->span.begin, c10::kCPU);
+bool withdraw(Withdrawable& pointer) {
+  std::lock_guard lock(Table::get().mutex);
+  if (pointer.withdrawn || pointer.at_once > 0) return false;
+  pointer.take_copy_away();
+  pointer.withdrawn = true;
+  pointer.thread = this_thread();
+  c10::DataPtr& shown = pointer.storage._unsafe_get_target()->_mutable_data_ptr_no_checks();
+  pointer.memory = std::move(shown);
+  shown = c10::DataPtr(pointer.span.begin, c10::kCPU);
   return true;
 }
 
-void restore(c10::StorageImpl* storage) {
-  Table& table = Table::get();
-  std::lock_guard lock(table.mutex);
-  Entry* entry = table.find(storage);
-  storage->_mutable_data_ptr_no_checks() = std::move(entry->memory);
-  entry->withdrawn = false;
-  if (entry->shown) unmap_copy(entry->span);  // what it shows is older than this
-  entry->shown = false;
+void restore(c10::ArrayRef<Withdrawable*> pointers) {
+  std::lock_guard lock(Table::get().mutex);
+  for (Withdrawable* pointer : pointers) {
+    pointer->storage._unsafe_get_target()->_mutable_data_ptr_no_checks() = std::move(pointer->memory);
+    pointer->withdrawn = false;
+    pointer->take_copy_away();  // what it shows is older than this
+  }
 }
 
 const void* memory_of(const c10::StorageImpl* storage) {
@@ -124,36 +151,36 @@ const void* memory_of(const c10::StorageImpl* storage) {
   if (!is_reserved(shown)) return shown;
   Table& table = Table::get();
   std::lock_guard lock(table.mutex);
-  Entry* entry = table.find(storage);
+  Withdrawable* entry = table.find(storage);
   return entry && entry->withdrawn ? entry->memory.get() : storage->data();
 }
 
 void note_use_by_other_thread(c10::StorageImpl* storage) {
   Table& table = Table::get();
   std::lock_guard lock(table.mutex);
-  Entry* entry = table.find(storage);
+  Withdrawable* entry = table.find(storage);
   if (!entry) return;
   entry->at_once = entry->next_at_once;
   entry->next_at_once = std::min(2 * entry->next_at_once, kMaxWritesAtOnce);
 }
 
-bool serve_withdrawn_read(const char* address, pid_t thread) {
+bool serve_withdrawn(const Fault& fault) {
   Table& table = Table::get();
   c10::intrusive_ptr<c10::StorageImpl> storage;
   {
     std::lock_guard lock(table.mutex);
-    Entry* entry = table.find(address);
-    if (!entry) return false;
+    Withdrawable* entry = table.find(fault.address);
+    if (!entry || (fault.is_write && entry->thread == fault.thread)) return false;
     storage = entry->storage.lock();
   }
   if (!storage) return false;
-  announce_access_by(thread, storage.get(), Access::read);
+  announce_access_by(fault.thread, storage.get(), Access::read);
   std::lock_guard lock(table.mutex);
-  Entry* entry = table.find(address);
+  Withdrawable* entry = table.find(fault.address);
   if (!entry || entry->storage._unsafe_get_target() != storage.get()) return false;
   // Withdrawn again already, by a program that does not lock: the contents are what they were before.
   const void* memory = entry->withdrawn ? entry->memory.get() : storage->data();
-  entry->shown = map_copy(entry->span, memory);
+  entry->shown = map_copy(entry->span, memory, fault.is_write);
   return entry->shown;
 }
 

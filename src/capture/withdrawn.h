@@ -5,18 +5,26 @@
 #pragma once
 
 #include <c10/core/StorageImpl.h>
+#include <c10/util/ArrayRef.h>
 #include <sys/types.h>
+
+#include "capture/faults.h"
 
 namespace tenon::capture {
 
-// False if ops that write the storage must run at once: another replay has withdrawn its pointer, no addresses
-// are left, or another thread has used it while its pointer was withdrawn. After the latter, the next writes run
-// at once, and ever more of them the more often it happens.
-bool may_withdraw(c10::StorageImpl* storage);
+// The pointer of one storage. It stays the same object for as long as the storage lives.
+class Withdrawable;
 
-// False if another replay was faster. The storage must be held.
-bool withdraw(c10::StorageImpl* storage);
-void restore(c10::StorageImpl* storage);
+// Null if no addresses are left for it.
+Withdrawable* find_withdrawable(c10::StorageImpl* storage);
+// False if ops that write the storage must run at once: another replay has withdrawn its pointer, or another
+// thread has used it while it was withdrawn. After the latter the next writes run at once, and ever more of them
+// the more often it happens.
+bool may_withdraw(Withdrawable& pointer);
+
+// False if another thread was faster. The storage must be held.
+bool withdraw(Withdrawable& pointer);
+void restore(c10::ArrayRef<Withdrawable*> pointers);
 
 // Where the contents are, withdrawn or not.
 const void* memory_of(const c10::StorageImpl* storage);
@@ -24,7 +32,9 @@ const void* memory_of(const c10::StorageImpl* storage);
 // A thread other than the one that runs the replay used a storage whose pointer was withdrawn.
 void note_use_by_other_thread(c10::StorageImpl* storage);
 
-// Serves a read at the address of a storage, withdrawn now or earlier. False if the address is not one of these.
-bool serve_withdrawn_read(const char* address, pid_t thread);
+// Serves an access at the address of a storage, withdrawn now or earlier. False if the address is not one of these,
+// and for a write by the thread that withdrew the pointer: the program writes through a const pointer. A write by
+// another thread is a race that the program does not lock; it does no harm, but is lost.
+bool serve_withdrawn(const Fault& fault);
 
 }  // namespace tenon::capture

@@ -7,6 +7,7 @@
 #include "capture/backward.h"
 #include "capture/extents.h"
 #include "capture/source.h"
+#include "capture/tensors.h"
 #include "driver/graphs.h"
 #include "driver/scopes.h"
 #include "driver/stats.h"
@@ -67,7 +68,7 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Ou
   capture::RecordOptions record{.fullgraph = options_.fullgraph,
                                 .may_record = streams_[0].recorded() + streams_[1].recorded() < options_.recompile_limit,
                                 .may_derive = options_.dynamic != Dynamic::no && stance() == Stance::compile,
-                                .note_calls = !grad_mode,
+                                .note_calls = !grad_mode && !capture::forward_mode_is_active(),
                                 .first_node = capture::nodes_made()};
   if (stance() != Stance::compile) {
     record.may_record = stance() == Stance::fail_on_recompile && streams->empty();
