@@ -1,10 +1,15 @@
 #include "fuzz/check.h"
 
+#include <ATen/ops/_make_dual.h>
 #include <tenon/compile.h>
 #include <tenon/inspect.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/forward_grad.h>
 
+#include <atomic>
 #include <functional>
+#include <optional>
+#include <thread>
 
 #include "support/compare.h"
 
@@ -16,7 +21,7 @@ using test::generator_state;
 using test::sharing;
 
 struct Outcome {
-  Tensors results, inputs, gradients;
+  Tensors results, inputs, gradients, tangents;
   std::vector<bool> input_changed;  // its version moved
   Tensor generator;
   std::string error, backward_error;
@@ -51,10 +56,65 @@ void differentiate(const RandomProgram& program, const MadeInputs& made, Outcome
   }
 }
 
+// The inputs with tangents, as long as it lives.
+class ForwardMode {
+ public:
+  explicit ForwardMode(Tensors& inputs) : level_(torch::autograd::ForwardADLevel::get_next_idx()) {
+    for (Tensor& t : inputs)
+      if (t.is_floating_point() && t.is_non_overlapping_and_dense())
+        t = at::_make_dual(t, torch::ones_like(t).mul(0.5), static_cast<int64_t>(level_));
+  }
+  ~ForwardMode() { torch::autograd::ForwardADLevel::release_idx(level_); }
+
+  Tensors tangents(const Tensors& results) const {
+    Tensors out;
+    for (const Tensor& t : results) {
+      Tensor tangent = t.defined() ? t._fw_grad(level_) : Tensor();
+      out.push_back(tangent.defined() ? tangent.detach().clone() : Tensor());
+    }
+    return out;
+  }
+
+ private:
+  uint64_t level_;
+};
+
+// Another thread that reads tensors under the lock of the program's steps.
+class Reader {
+ public:
+  explicit Reader(Tensors tensors) : tensors_(std::move(tensors)), thread_([this] { run(); }) {}
+  ~Reader() {
+    stop_ = true;
+    thread_.join();
+  }
+
+ private:
+  void run() {
+    while (!stop_) {
+      for (const Tensor& t : tensors_) {
+        std::lock_guard lock(step_mutex());
+        if (t.numel() == 0) continue;
+        const auto* bytes = static_cast<const volatile char*>(t.const_data_ptr());
+        seen_ = seen_ + bytes[0] + bytes[t.itemsize() - 1];
+      }
+      std::this_thread::yield();
+    }
+  }
+
+  Tensors tensors_;
+  std::atomic<bool> stop_{false};
+  int seen_ = 0;
+  std::thread thread_;
+};
+
 Outcome run_call(const RandomProgram& program, int call, const std::function<Tensors(const Tensors&)>& function) {
   Outcome out;
-  MadeInputs made = make_inputs(program, program.seed * 31 + static_cast<uint64_t>(call));
+  MadeInputs made = make_inputs(program, program.seed * 31 + static_cast<uint64_t>(call), call);
+  std::optional<ForwardMode> forward;
+  if (program.forward_mode) forward.emplace(made.arguments);
   out.inputs = made.arguments;
+  std::optional<Reader> reader;
+  if (program.beside_reader) reader.emplace(out.inputs);
   std::vector<int64_t> versions;
   for (const Tensor& t : out.inputs) versions.push_back(t._version());
   torch::manual_seed(500 + static_cast<uint64_t>(call));
@@ -66,6 +126,8 @@ Outcome run_call(const RandomProgram& program, int call, const std::function<Ten
       out.error = first_line(error);
     }
   }
+  reader.reset();
+  if (forward) out.tangents = forward->tangents(out.results);
   out.generator = generator_state();
   for (size_t i = 0; i < versions.size(); ++i) out.input_changed.push_back(out.inputs[i]._version() != versions[i]);
   if (out.error.empty() && !(program.skipped_gradients >> call & 1)) differentiate(program, made, out);
@@ -87,6 +149,7 @@ Difference compare(const Outcome& e, const Outcome& g) {
   if (!e.error.empty()) return {};
   if (std::string d = difference(e.results, g.results, "result"); !d.empty()) return {"result", d};
   if (std::string d = difference(e.inputs, g.inputs, "input"); !d.empty()) return {"input", d};
+  if (std::string d = difference(e.tangents, g.tangents, "tangent"); !d.empty()) return {"tangent", d};
   if (sharing(joined(e.inputs, e.results)) != sharing(joined(g.inputs, g.results))) return {"sharing", "results share memory differently"};
   if (!torch::equal(e.generator, g.generator)) return {"generator", "the generator is in another state"};
   if (e.input_changed != g.input_changed) return {"version", "versions of the inputs move differently"};
@@ -111,6 +174,10 @@ Verdict check(const RandomProgram& program, const std::string& way) {
   std::string backend = way.substr(0, way.find(':'));
   Trust trust = backend == way ? Trust::checked : Trust::pure;
   Verdict verdict;
+  if (program.reads_on_host && trust == Trust::pure) {
+    verdict.answered = true;
+    return verdict;
+  }
   auto plain = [&program](const Tensors& in) { return execute(program, in); };
   auto fast = tenon::compile(plain, {.backend = backend, .trust = trust, .name = "seed" + std::to_string(program.seed)});
   std::vector<Outcome> expected, got;

@@ -57,12 +57,17 @@ class Generator {
     program_.frees_early = rng_.chance(50);
     program_.uses_backward = rng_.chance(50);
     program_.skipped_gradients = rng_.chance(25) ? static_cast<int>(rng_.below(32)) : 0;
+    program_.reads_on_host = rng_.chance(10);
+    program_.forward_mode = rng_.chance(6);
+    program_.beside_reader = rng_.chance(4);
+    changes_size_ = rng_.chance(15);
     random_ = rng_.chance(20);
     with_grad_ = rng_.chance(65);
     const ScalarType types[] = {torch::kFloat, torch::kFloat, torch::kFloat, torch::kDouble, torch::kBFloat16, torch::kHalf};
     main_type_ = types[rng_.below(6)];
     int64_t rank = rng_.chance(10) ? rng_.below(7) : 1 + rng_.below(3);
     for (int64_t i = 0; i < rank; ++i) base_.push_back(rng_.chance(4) ? 0 : rank > 3 ? 1 + rng_.below(3) : 1 + rng_.below(5));
+    if (changes_size_ && !base_.empty()) program_.changing_size = base_[rng_.below(static_cast<int64_t>(base_.size()))];
   }
 
   // Of the program's own shape, or one that may go with it.
@@ -102,7 +107,7 @@ class Generator {
       if (i > 0 && rng_.chance(15)) {
         input.layout = Layout::view;
         input.view_of = static_cast<int>(rng_.below(i));
-        input.view_kind = static_cast<int>(rng_.below(6));
+        input.view_kind = static_cast<int>(rng_.below(8));
         program_.inputs.push_back(std::move(input));
         continue;
       }
@@ -117,10 +122,13 @@ class Generator {
 
   const Op* choose_op() {
     int64_t total = 0;
-    for (const Family& family : families()) total += family.random && !random_ ? 0 : family.weight;
+    auto is_left_out = [&](const Family& family) {
+      return (family.random && !random_) || (family.reads_on_host && !program_.reads_on_host);
+    };
+    for (const Family& family : families()) total += is_left_out(family) ? 0 : family.weight;
     int64_t at = rng_.below(total);
     for (const Family& family : families()) {
-      if (family.random && !random_) continue;
+      if (is_left_out(family)) continue;
       if ((at -= family.weight) < 0) return &family.rows[rng_.below(static_cast<int64_t>(family.rows.size()))];
     }
     return nullptr;
@@ -188,7 +196,7 @@ class Generator {
   Tensors values_;
   std::vector<int64_t> base_;
   ScalarType main_type_ = torch::kFloat;
-  bool random_ = false, with_grad_ = false;
+  bool random_ = false, with_grad_ = false, changes_size_ = false;
 };
 
 // Backward through everything that it returns works in eager.

@@ -108,6 +108,9 @@ class Minimiser {
     off(&RandomProgram::grad_mode, true);
     off(&RandomProgram::frees_early, false);
     off(&RandomProgram::uses_backward, false);
+    off(&RandomProgram::forward_mode, false);
+    off(&RandomProgram::beside_reader, false);
+    off(&RandomProgram::changing_size, int64_t{0});
     constexpr int kAll = (1 << kCalls) - 1;
     off(&RandomProgram::skipped_gradients, kAll);
     if (best_.skipped_gradients != kAll) off(&RandomProgram::skipped_gradients, 0);

@@ -49,7 +49,8 @@ const std::vector<Family>& families() {
                                           {"indexing", 8, indexing_ops},
                                           {"norm", 6, norm_ops},
                                           {"factories", 4, factory_ops},
-                                          {"random", 18, random_ops, /*random=*/true}};
+                                          {"random", 18, random_ops, /*random=*/true},
+                                          {"host", 14, host_ops, /*random=*/false, /*reads_on_host=*/true}};
   return all;
 }
 

@@ -74,6 +74,7 @@ struct Family {
   int weight;
   const std::vector<Op>& rows;
   bool random = false;
+  bool reads_on_host = false;  // what it returns depends on contents that no op shows
 };
 const std::vector<Family>& families();
 const std::vector<const Op*>& all_ops();
@@ -101,6 +102,6 @@ Tensor some_indices(Parameters& p, size_t slot, int64_t limit);
 int64_t size_at(const Tensor& t, int64_t dim);
 
 extern const std::vector<Op> pointwise_ops, binary_ops, reduction_ops, view_ops, shape_ops, in_place_ops, view_write_ops, matrix_ops,
-    indexing_ops, norm_ops, random_ops, factory_ops;
+    indexing_ops, norm_ops, random_ops, factory_ops, host_ops;
 
 }  // namespace tenon::fuzz

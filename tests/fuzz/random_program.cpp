@@ -47,8 +47,18 @@ Tensor laid_out(const Input& input, bool special) {
   }
 }
 
+// A tensor with a storage of its own over all of the memory, or over its second half.
+Tensor over_memory_of(const Tensor& base, bool half) {
+  torch::NoGradGuard no_grad;
+  Tensor t = base.detach();
+  if (half && t.dim() > 0) t = t.narrow(0, t.size(0) / 2, t.size(0) - t.size(0) / 2);
+  return torch::from_blob(
+      t.data_ptr(), t.sizes(), t.strides(), [kept = base](void*) {}, t.options());
+}
+
 Tensor view_of(const Tensor& base, const Input& input) {
   if (input.view_kind == 5) return base;  // the same handle twice
+  if (input.view_kind >= 6) return over_memory_of(base, input.view_kind == 7);
   torch::NoGradGuard no_grad;
   Tensor t = base.detach();
   if (t.dim() == 0) return t;
@@ -75,10 +85,17 @@ uint64_t Rng::next() {
   return z ^ (z >> 31);
 }
 
-MadeInputs make_inputs(const RandomProgram& program, uint64_t data_seed) {
+std::mutex& step_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+MadeInputs make_inputs(const RandomProgram& program, uint64_t data_seed, int call) {
   torch::manual_seed(data_seed);
   MadeInputs made;
-  for (const Input& input : program.inputs) {
+  for (Input input : program.inputs) {
+    for (int64_t& size : input.sizes)
+      if (program.changing_size > 1 && size == program.changing_size) size += call;
     Tensor t;
     if (input.layout == Layout::view) {
       t = view_of(made.arguments[input.view_of], input);
@@ -111,6 +128,8 @@ Tensors execute(const RandomProgram& program, const Tensors& inputs) {
       operands.push_back(values[id]);
     }
     Parameters parameters = step.parameters;
+    std::unique_lock<std::mutex> lock;
+    if (program.beside_reader) lock = std::unique_lock(step_mutex());
     Tensors results = step.op->apply(operands, parameters);
     for (int i = 0; i < step.results && i < static_cast<int>(results.size()); ++i) values[step.first_result + i] = results[i];
     if (program.frees_early)
@@ -130,7 +149,10 @@ std::string RandomProgram::text() const {
   auto name = [](int id) { return "v" + std::to_string(id); };
   out << "seed " << seed << (special_values ? ", special values" : "") << (grad_mode ? "" : ", no grad")
       << (frees_early ? ", frees early" : "") << (uses_backward ? ", backward()" : "")
-      << (skipped_gradients ? ", some calls without gradient" : "") << "\n";
+      << (skipped_gradients ? ", some calls without gradient" : "") << (forward_mode ? ", forward mode" : "")
+      << (beside_reader ? ", beside a reader" : "");
+  if (changing_size) out << ", size " << changing_size << " changes";
+  out << "\n";
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Input& input = inputs[i];
     out << "  " << name(static_cast<int>(i)) << " = ";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,7 @@ struct Input {
   std::vector<int64_t> sizes;
   torch::ScalarType dtype = torch::kFloat;
   Layout layout = Layout::contiguous;
-  int view_of = -1;  // an earlier input, for Layout::view
+  int view_of = -1;  // an earlier input, for Layout::view; kinds 6 and 7 are storages of their own over its memory
   int view_kind = 0;
   bool requires_grad = false;
   bool has_history = false;  // not a leaf: made by an op before the call
@@ -53,6 +54,10 @@ struct RandomProgram {
   bool frees_early = false;    // values die after their last use, as in a function without names for them
   bool uses_backward = false;  // backward() instead of grad()
   int skipped_gradients = 0;   // bit n: call n is not differentiated
+  bool reads_on_host = false;  // then no graph may answer alone, and only checked calls are tried
+  bool forward_mode = false;   // the inputs carry tangents
+  bool beside_reader = false;  // another thread reads the inputs, under a lock that each step takes
+  int64_t changing_size = 0;   // inputs of this size get another one in each call
 
   std::string text() const;
 };
@@ -61,7 +66,10 @@ struct MadeInputs {
   Tensors arguments;
   Tensors leaves;  // of autograd, behind the arguments
 };
-MadeInputs make_inputs(const RandomProgram& program, uint64_t data_seed);
+MadeInputs make_inputs(const RandomProgram& program, uint64_t data_seed, int call = 0);
+
+// Held by each step of a program with `beside_reader`.
+std::mutex& step_mutex();
 
 // The program itself, as a plain function of its inputs.
 Tensors execute(const RandomProgram& program, const Tensors& inputs);
