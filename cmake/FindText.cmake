@@ -1,4 +1,4 @@
-# PCRE2 (8-bit) and utf8proc, for src/tokens. As shared libraries, so that a user's own library does not show their symbols.
+# PCRE2 (8-bit) and utf8proc, for src/regex and src/tokens. As shared libraries, so that a user's own library does not show their symbols.
 find_path(TENON_PCRE2_INCLUDE pcre2.h)
 find_library(TENON_PCRE2 NAMES pcre2-8)
 find_path(TENON_UTF8PROC_INCLUDE utf8proc.h)

@@ -32,7 +32,7 @@ using OnToken = std::function<bool(size_t row, int64_t token)>;
 
 class Generator {
  public:
-  // `options` as for compile; trust is pure.
+  // `options` as for compile; trust is pure. Throws UserError if the model is null.
   explicit Generator(std::shared_ptr<CausalModel> model, Options options = {.mode = Mode::reduce_overhead});
   ~Generator();
 

@@ -28,10 +28,11 @@ class NamedTensor {
   at::Tensor value_;
 };
 
-// Which adapter each row of a batch uses; tenon::Bank makes them.
+// Which adapter each row of a batch uses; tenon::Bank makes them. They know their bank and adapters by numbers that are never used again:
+// a call throws UserError(adapter) if the bank no longer exists, is that of another model, or no longer has the adapter.
 struct Rows {
   explicit Rows(at::Tensor rows) : entries(std::move(rows)) {}
-  at::Tensor entries;  // int64 [batch]
+  at::Tensor entries;  // int64 [batch]: 64-bit ids of entries of the bank
   template <class F>
   auto visit(F&& f) {
     return f(entries);
@@ -89,7 +90,8 @@ class Module {
 class Model : public Module {
  public:
   // Text: ids, int64 [batch, length]; mask, [batch, length], not 0 where a token counts (all, if undefined); types as BERT has
-  // them. Images: pixels, [batch, channels, height, width]. Returns logits.
+  // them. Images: pixels, [batch, channels, height, width]. Returns logits. Throws UserError(shape) that names the argument if one is of
+  // another type or shape, or is empty; UserError(adapter) for rows that are not of this model's bank.
   at::Tensor forward(const at::Tensor& input, const at::Tensor& mask = {}, const at::Tensor& types = {});
   at::Tensor forward(const at::Tensor& input, const Rows& rows, const at::Tensor& mask = {}, const at::Tensor& types = {});
 
@@ -124,9 +126,14 @@ class Model : public Module {
 std::shared_ptr<Model> load_model(const std::string& directory, std::optional<at::ScalarType> dtype = {});
 void save_model(const Model& model, const std::string& directory, int64_t shard_bytes = int64_t{5} << 30);
 
-// Models of this library depend on their arguments and weights alone.
+namespace detail {
+void check_not_null(bool is_null, const char* what);  // Throws UserError(shape).
+}
+
+// Models of this library depend on their arguments and weights alone. Throws UserError if the model is null.
 template <std::derived_from<Model> M>
 auto compile(std::shared_ptr<M> model, Options options = {}) {
+  detail::check_not_null(model == nullptr, "the model");
   options.trust = Trust::pure;
   options.watch.push_back(Watched(model->bank()));
   options.watch.push_back(Watched::with_gradients([model] { return model->trained(); }));

@@ -54,11 +54,11 @@ void Acting::add_set(const Entry& entry) {
   entries_.push_back(&entry);
 }
 
-bool Acting::uses_base() const {
+const Part* Acting::find_base_user() const {
   for (const Set& set : sets_)
     for (const Acts& acts : set)
-      if (acts.part->uses_base(layer_)) return true;
-  return false;
+      if (acts.part->uses_base(layer_)) return acts.part;
+  return nullptr;
 }
 
 bool Acting::adds() const {

@@ -16,8 +16,8 @@ class Acting {
 
   bool acts() const { return acts_; }
   bool turns() const { return turns_; }
-  bool uses_base() const;
-  bool adds() const;  // what all parts do
+  const Part* find_base_user() const;  // A part whose result depends on the layer's own tensors; null if there is none.
+  bool adds() const;                   // what all parts do
   const Layer& layer() const { return layer_; }
   // Row by row on all threads, so that a row does not depend on others; finish into y's memory.
   at::Tensor turn(const at::Tensor& x) const;

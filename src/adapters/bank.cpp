@@ -28,7 +28,7 @@ namespace {
 
 void check_name(const std::string& name) {
   if (name.empty() || name == kBase || name.find('.') != std::string::npos)
-    refuse("an adapter cannot be called \"" + name + "\": a name has no dot, and " + kBase + " is the base");
+    refuse("an adapter cannot be called \"" + name + "\": a name has no dot, and " + kBase + " is the base. Choose another name.");
 }
 
 constexpr size_t kNone = SIZE_MAX;
@@ -37,8 +37,8 @@ constexpr size_t kNone = SIZE_MAX;
 size_t find_entry(const Table& table, const std::vector<std::string>& names) {
   for (size_t i = 0; i < table.entries.size(); ++i) {
     const Entry& entry = table.entries[i];
-    if (!entry.is_free && std::equal(names.begin(), names.end(), entry.adapters.begin(), entry.adapters.end(),
-                                     [](const std::string& name, const AdapterPointer& adapter) { return name == adapter->name; }))
+    if (std::equal(names.begin(), names.end(), entry.adapters.begin(), entry.adapters.end(),
+                   [](const std::string& name, const AdapterPointer& adapter) { return name == adapter->name; }))
       return i;
   }
   return kNone;
@@ -46,28 +46,22 @@ size_t find_entry(const Table& table, const std::vector<std::string>& names) {
 
 AdapterPointer find_adapter(const Table& table, const std::string& name) {
   size_t entry = name == kBase ? kNone : find_entry(table, {name});
-  if (entry == kNone) refuse("no adapter is called \"" + name + "\"");
+  if (entry == kNone) refuse("no adapter is called \"" + name + "\". Load it first; names() lists those that are loaded.");
   return table.entries[entry].adapters[0];
 }
 
 std::vector<AdapterPointer> find_all(const Table& table, const std::vector<std::string>& names) {
   std::vector<AdapterPointer> out;
   for (const std::string& name : names) {
-    if (std::count(names.begin(), names.end(), name) > 1) refuse("the adapter \"" + name + "\" is named twice");
+    if (std::count(names.begin(), names.end(), name) > 1) refuse("the adapter \"" + name + "\" is named twice. Name each adapter once.");
     out.push_back(find_adapter(table, name));
   }
   return out;
 }
 
-size_t add_entry(Table& table, std::vector<AdapterPointer> adapters) {
-  auto free = std::find_if(table.entries.begin(), table.entries.end(), [](const Entry& entry) { return entry.is_free; });
-  if (free == table.entries.end()) free = table.entries.emplace(free);
-  free->adapters = std::move(adapters);
-  free->is_free = false;
-  return static_cast<size_t>(free - table.entries.begin());
+bool uses(const Entry& entry, const std::string& name) {
+  return std::any_of(entry.adapters.begin(), entry.adapters.end(), [&](const AdapterPointer& adapter) { return adapter->name == name; });
 }
-
-void free_entry(Entry& entry) { entry = {{}, static_cast<uint16_t>(entry.generation + 1), /*is_free=*/true}; }
 
 // Whether adapters may act together on one row.
 void check_together(const std::vector<AdapterPointer>& adapters, const std::vector<Layer>& layers) {
@@ -84,7 +78,7 @@ void check_together(const std::vector<AdapterPointer>& adapters, const std::vect
     }
     if (alone && count > 1)
       refuse("the adapter \"" + alone->name + "\" cannot act together with another one on " + layers[i].path +
-             ": what they give together is not defined");
+             ": what they give together is not defined. Use one of them at a time.");
   }
 }
 
@@ -95,7 +89,9 @@ void check_merge(const std::vector<AdapterPointer>& adapters, const std::vector<
     for (const AdapterPointer& adapter : adapters)
       for (const PartPointer& part : adapter->parts[i]) ++count, sums += part->has_scale();
     bool has_several = std::count_if(adapters.begin(), adapters.end(), [&](const AdapterPointer& a) { return !a->parts[i].empty(); }) > 1;
-    if (has_several && sums != count) refuse(layers[i].path + ": these adapters merged are another function than both at once");
+    if (has_several && sums != count)
+      refuse(layers[i].path +
+             ": these adapters merged are another function than both at once. Merge one of them, or use() them without merging.");
   }
 }
 
@@ -111,32 +107,33 @@ void replace(Table& table, const AdapterPointer& adapter) {
 struct Bank::Impl {
   // What calls without rows use follows from what is used, disabled and merged.
   void set_standard() {
-    core->change([&](Table& table) {
-      size_t entry = 0;
-      if (disabled == 0 && merged.empty() && !used.empty()) {
-        entry = find_entry(table, used);
-        if (entry == kNone) entry = add_entry(table, find_all(table, used));
-      }
-      for (size_t i = 1; i < table.entries.size(); ++i)  // no rows name several
-        if (i != entry && table.entries[i].adapters.size() > 1) free_entry(table.entries[i]);
-      table.standard = entry;
-      table.is_merged = !merged.empty();
-    });
+    core->change([&](Table& table) { set_standard(table); });
+  }
+  void set_standard(Table& table) const {
+    std::erase_if(table.entries, [](const Entry& entry) { return entry.adapters.size() > 1; });  // No rows name several.
+    size_t entry = 0;
+    if (disabled == 0 && merged.empty() && !used.empty()) {
+      entry = find_entry(table, used);
+      if (entry == kNone) entry = add_entry(table, find_all(table, used));
+    }
+    table.standard = entry;
+    table.is_merged = !merged.empty();
   }
 
   void refuse_in_use(const std::string& name) const {
-    if (std::count(merged.begin(), merged.end(), name)) refuse("the adapter \"" + name + "\" is merged; unmerge it first");
-    if (training->has(name)) refuse("the adapter \"" + name + "\" trains; end that first");
+    if (std::count(merged.begin(), merged.end(), name)) refuse("the adapter \"" + name + "\" is merged. Call unmerge() first.");
+    if (training->has(name)) refuse("the adapter \"" + name + "\" trains. Call train({}) first.");
   }
 
   const std::vector<std::pair<std::string, at::Tensor>>& leaves(const std::string& name) const {
-    if (!training->has(name)) refuse("the adapter \"" + name + "\" does not train");
+    if (!training->has(name)) refuse("the adapter \"" + name + "\" does not train. Call train({\"" + name + "\"}) first.");
     return training->leaves(name);
   }
 
   void merge(const std::vector<std::string>& names) {
-    if (!merged.empty()) refuse("adapters are merged already; unmerge them first");
+    if (!merged.empty()) refuse("adapters are merged already. Call unmerge() first.");
     at::NoGradGuard no_grad;
+    training->parameters()->gather();
     std::vector<AdapterPointer> adapters = find_all(*core->table(), names);
     check_together(adapters, core->layers());
     check_merge(adapters, core->layers());
@@ -144,11 +141,12 @@ struct Bank::Impl {
     auto change = [&](const Layer& layer, const at::Tensor& place, const at::Tensor& value) {
       if (!place.defined()) return;
       if (!value.is_same(place) && !at::isfinite(value).all().item<bool>())
-        refuse(layer.path + " would not be finite with the adapter in it");
+        refuse(layer.path + " would not be finite with the adapter in it. Use the adapter without merging.");
       auto other = std::find_if(changes.begin(), changes.end(), [&](const Kept& known) { return known.place.is_alias_of(place); });
       if (other == changes.end()) changes.push_back({place, value});
       else if (!at::equal(other->bits, value))
-        refuse(layer.path + " has its weight in common with another layer, into which the adapter does not go");
+        refuse(layer.path +
+               " has its weight in common with another layer, into which the adapter does not go. Use the adapter without merging.");
     };
     for (const Layer& layer : core->layers()) {
       auto i = static_cast<size_t>(&layer - core->layers().data());
@@ -183,6 +181,7 @@ Bank::Bank(std::unique_ptr<Host> host) : impl_(std::make_unique<Impl>()) {
   std::vector<Layer> layers = host->layers();
   impl_->training = std::make_unique<Training>(layers);
   impl_->core = make_core(std::move(layers));
+  impl_->core->set_before_call([parameters = impl_->training->parameters()] { parameters->gather(); });
   impl_->standard = at::full({1}, kStandard, at::kLong);
   host->attach(impl_->core->number(), impl_->standard, impl_->training->wholes());
   impl_->host = std::move(host);
@@ -196,10 +195,10 @@ Bank::~Bank() {
   impl_->host->detach();
 }
 
-void Bank::load(const std::string& name, const std::string& directory) {
+void Bank::load(const std::string& name, const std::string& directory, const LoadOptions& options) {
   check_name(name);
   impl_->host->need_attached();
-  AdapterPointer adapter = read_adapter(name, directory, impl_->core->layers());
+  AdapterPointer adapter = read_adapter(name, directory, impl_->core->layers(), options);
   std::lock_guard lock(impl_->mutex);
   impl_->refuse_in_use(name);
   impl_->core->change([&](Table& table) {
@@ -212,6 +211,7 @@ void Bank::load(const std::string& name, const std::string& directory) {
 void Bank::combine(const std::string& name, const std::vector<std::pair<std::string, double>>& of, const Combination& how) {
   check_name(name);
   at::NoGradGuard no_grad;
+  impl_->training->parameters()->gather();
   TablePointer table = impl_->core->table();
   std::vector<Weighted> sources;
   for (const auto& [source, weight] : of) sources.push_back({find_adapter(*table, source), weight});
@@ -223,6 +223,7 @@ void Bank::combine(const std::string& name, const std::vector<std::pair<std::str
 }
 
 void Bank::save(const std::string& name, const std::string& directory) const {
+  impl_->training->parameters()->gather();
   write_adapter(*find_adapter(*impl_->core->table(), name), directory, impl_->core->layers());
 }
 
@@ -231,11 +232,9 @@ void Bank::remove(const std::string& name) {
   impl_->refuse_in_use(name);
   find_adapter(*impl_->core->table(), name);
   std::erase(impl_->used, name);
-  impl_->set_standard();
   impl_->core->change([&](Table& table) {
-    for (Entry& entry : table.entries)
-      if (std::any_of(entry.adapters.begin(), entry.adapters.end(), [&](const AdapterPointer& a) { return a->name == name; }))
-        free_entry(entry);
+    std::erase_if(table.entries, [&](const Entry& entry) { return uses(entry, name); });
+    impl_->set_standard(table);
   });
 }
 
@@ -248,10 +247,13 @@ std::vector<std::string> Bank::names() const {
 }
 
 void Bank::set_scale(const std::string& name, double factor) {
+  std::lock_guard lock(impl_->mutex);
+  if (std::count(impl_->merged.begin(), impl_->merged.end(), name))
+    refuse("the adapter \"" + name + "\" is merged into the weights. Call unmerge(), then set_scale(), then merge() again.");
   impl_->core->change([&](Table& table) {
     auto changed = std::make_shared<Adapter>(*find_adapter(table, name));
-    if (!std::isfinite(factor)) refuse("a scale is a finite number");
-    if (!changed->has_scale()) refuse("the adapter \"" + name + "\" is of a method without a scale");
+    if (!std::isfinite(factor)) refuse("a scale must be finite. Give another number.");
+    if (!changed->has_scale()) refuse("the adapter \"" + name + "\" is of a method without a scale. Combine or train it instead.");
     changed->factor = factor;
     replace(table, changed);
   });
@@ -263,8 +265,8 @@ Rows Bank::rows(const std::vector<std::string>& names) const {
   at::Tensor out = at::empty({static_cast<int64_t>(names.size())}, at::kLong);
   for (size_t i = 0; i < names.size(); ++i) {
     size_t entry = names[i] == kBase ? 0 : find_entry(*table, {names[i]});
-    if (entry == kNone) refuse("no adapter is called \"" + names[i] + "\"");
-    out.data_ptr<int64_t>()[i] = impl_->core->row_of(*table, entry);
+    if (entry == kNone) refuse("no adapter is called \"" + names[i] + "\". Load it first; names() lists those that are loaded.");
+    out.data_ptr<int64_t>()[i] = table->entries[entry].id;
   }
   return Rows(out);
 }
@@ -299,13 +301,16 @@ Bank::Disabled::~Disabled() {
   bank_.impl_->set_standard();
 }
 
-void Bank::train(const std::vector<std::string>& names) {
+void Bank::freeze_base() { impl_->host->freeze(); }
+
+void Bank::train(const std::vector<std::string>& names, const TrainOptions& options) {
   std::lock_guard lock(impl_->mutex);
   impl_->core->change([&](Table& table) {
     Training& training = *impl_->training;
     auto changed = training.train(find_all(table, names), find_all(table, training.names()), impl_->core->layers());
     for (const AdapterPointer& adapter : changed) replace(table, adapter);
   });
+  if (options.freeze_base && !names.empty()) impl_->host->freeze();
   std::erase_if(impl_->schedules, [&](const auto& schedule) { return !impl_->training->has(schedule.first); });
 }
 
@@ -352,14 +357,14 @@ void Bank::unmerge() {
 
 void Bank::merge_and_unload(const std::vector<std::string>& names) {
   std::lock_guard lock(impl_->mutex);
-  if (!impl_->training->names().empty()) refuse("adapters train; end that first");
+  if (!impl_->training->names().empty()) refuse("adapters train. Call train({}) first.");
   impl_->merge(names);
   impl_->kept.clear();
   impl_->merged.clear();
   impl_->used.clear();
-  impl_->set_standard();
   impl_->core->change([&](Table& table) {
-    for (size_t i = 1; i < table.entries.size(); ++i) free_entry(table.entries[i]);
+    table.entries.resize(1);
+    impl_->set_standard(table);
   });
 }
 

@@ -14,6 +14,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <ATen/TensorOperators.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cmath>
@@ -160,7 +161,7 @@ AdapterPointer combine_ia3(const std::string& name, const std::vector<Weighted>&
     }
   nlohmann::json config = configs[0];
   for (const char* field : {"target_modules", "feedforward_modules"}) config[field] = union_of(configs, field);
-  return make_adapter(name, config.dump(2), Files(sums), layers);
+  return make_adapter(name, config.dump(2), Files(sums), layers, {.unmatched_patterns = Unmatched::warn});
 }
 
 // What the adapters have on one layer, and where it stands in the file.
@@ -169,6 +170,25 @@ struct OnLayer {
   bool is_turned;
   std::vector<Factors> factors;
 };
+
+// Factors of zeros, for a layer that none of the adapters has.
+std::pair<at::Tensor, at::Tensor> no_factors(const Layer& layer, int64_t rank) {
+  std::vector<int64_t> a = layer.base.weight.sizes().vec();
+  if (layer.kind == Kind::conv2d) {
+    int64_t outputs = std::exchange(a[0], rank);
+    return {at::zeros(a), at::zeros({outputs, rank, 1, 1})};
+  }
+  if (layer.kind == Kind::embedding) return {at::zeros({rank, a[0]}), at::zeros({a[1], rank})};
+  return {at::zeros({rank, layer.inputs()}), at::zeros({layer.outputs(), rank})};
+}
+
+// As in PEFT, layers_to_transform and exclude_modules of the first adapter are those of the sum.
+void warn_of_dropped(const std::vector<OnLayer>& all, const std::vector<size_t>& chosen, const std::vector<Layer>& layers) {
+  for (size_t i = 0; i < all.size(); ++i)
+    if (!all[i].factors.empty() && std::find(chosen.begin(), chosen.end(), i) == chosen.end())
+      TORCH_WARN("combine: the first adapter's layers_to_transform or exclude_modules leave out ", layers[i].path,
+                 ", so that the sum has nothing there. Name the adapter that has more layers first.");
+}
 
 AdapterPointer combine_lora(const std::string& name, const std::vector<Weighted>& of, const std::vector<nlohmann::json>& configs,
                             Combination how, const std::vector<Layer>& layers) {
@@ -184,7 +204,7 @@ AdapterPointer combine_lora(const std::string& name, const std::vector<Weighted>
   Named tensors;  // of the new one
   for (size_t k = 0; k < of.size(); ++k) {
     const Adapter& adapter = *of[k].adapter;
-    LoraConfig lora(formats::Config(configs[k], "adapter_config.json of \"" + adapter.name + "\""));
+    LoraConfig lora(formats::Config::parse(adapter.config, "adapter_config.json of \"" + adapter.name + "\""));
     if (lora.dora) refuse("\"" + adapter.name + "\" is a DoRA adapter, whose lengths have no weighted sum");
     if (lora.bias_on_b) refuse("\"" + adapter.name + "\" has biases on B (lora_bias), which have no weighted sum");
     Named found = tensors_of(adapter, layers);
@@ -205,15 +225,19 @@ AdapterPointer combine_lora(const std::string& name, const std::vector<Weighted>
     }
   }
   if (mix.is_svd() && how.svd_rank > 0) rank = how.svd_rank;
-  for (const OnLayer& layer : all)
-    if (!layer.factors.empty())
-      std::tie(tensors[layer.a_name], tensors[layer.b_name]) = combine_factors(layer.factors, mix, rank, layer.is_turned, how);
   nlohmann::json config = configs[0];
   config["r"] = rank, config["lora_alpha"] = rank;
   config["rank_pattern"] = config["alpha_pattern"] = nlohmann::json::object();
   config["use_rslora"] = false;  // the sources' scales are in the tensors
   for (const char* field : {"target_modules", "modules_to_save"}) config[field] = union_of(configs, field);
-  return make_adapter(name, config.dump(2), Files(tensors), layers);
+  std::vector<size_t> chosen = choose_layers(formats::Config(config, "adapter_config.json"), layers, Unmatched::warn);
+  for (size_t i : chosen) {
+    const OnLayer& layer = all[i];
+    std::tie(tensors[layer.a_name], tensors[layer.b_name]) =
+        layer.factors.empty() ? no_factors(layers[i], rank) : combine_factors(layer.factors, mix, rank, layer.is_turned, how);
+  }
+  warn_of_dropped(all, chosen, layers);
+  return make_adapter(name, config.dump(2), Files(tensors), layers, {.unmatched_patterns = Unmatched::warn});
 }
 
 }  // namespace

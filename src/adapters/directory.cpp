@@ -27,8 +27,8 @@ namespace tenon::adapters {
 
 namespace {
 
-// Fields that say nothing about what is computed, whatever the method.
-constexpr const char* kHarmless[] = {"auto_mapping", "base_model_name_or_path", "inference_mode", "peft_version", "peft_type",
+// Fields that say nothing about what is computed, whatever the method. eva_config says how A was initialised, which the file shows.
+constexpr const char* kHarmless[] = {"auto_mapping", "base_model_name_or_path", "eva_config", "inference_mode", "peft_version", "peft_type",
                                      "revision",     "runtime_config",          "task_type"};
 
 // Fields of variants that are off, and what they hold then.
@@ -89,17 +89,23 @@ LoadMethod find_method(const std::string& peft_type) {
   throw UserError(ErrorCode::adapter, "adapter_config.json: peft_type \"" + peft_type + "\" is not supported; known are " + known);
 }
 
-AdapterPointer make_adapter(const std::string& name, const std::string& text, Files files, const std::vector<Layer>& layers) {
-  formats::Config config(formats::parse_json(text, "adapter_config.json"), "adapter_config.json");
-  LoadMethod load = find_method(config.text("peft_type"));
-  std::vector<std::string> chosen = Targets(config).choose(all_paths(layers));
-  std::vector<size_t> targets;
+std::vector<size_t> choose_layers(const formats::Config& config, const std::vector<Layer>& layers, Unmatched unmatched) {
+  std::vector<std::string> chosen = Targets(config).choose(all_paths(layers), unmatched);
   std::unordered_set<std::string_view> is_chosen(chosen.begin(), chosen.end());
+  std::vector<size_t> out;
   for (size_t i = 0; i < layers.size(); ++i)
-    if (is_chosen.contains(layers[i].path)) targets.push_back(i);
+    if (is_chosen.contains(layers[i].path)) out.push_back(i);
+  return out;
+}
+
+AdapterPointer make_adapter(const std::string& name, const std::string& text, Files files, const std::vector<Layer>& layers,
+                            const LoadOptions& options) {
+  auto config = formats::Config::parse(text, "adapter_config.json");
+  LoadMethod load = find_method(config.text("peft_type"));
+  std::vector<size_t> targets = choose_layers(config, layers, options.unmatched_patterns);
   Loaded loaded;
   take_extras(config, files, layers, targets, loaded);
-  Loaded own = load(config, files, {layers, targets});
+  Loaded own = load(config, files, {layers, targets, options.unmatched_patterns});
   files.refuse_rest();
   refuse_unread(config);
   auto adapter = std::make_shared<Adapter>();
@@ -118,12 +124,14 @@ AdapterPointer make_adapter(const std::string& name, const std::string& text, Fi
     }
   adapter->shared = std::move(loaded.shared);
   adapter->shared.insert(adapter->shared.end(), own.shared.begin(), own.shared.end());
+  adapter->repeated = std::move(loaded.repeated);
   return adapter;
 }
 
-AdapterPointer read_adapter(const std::string& name, const std::string& path, const std::vector<Layer>& layers) {
+AdapterPointer read_adapter(const std::string& name, const std::string& path, const std::vector<Layer>& layers,
+                            const LoadOptions& options) {
   formats::Directory directory(path);
-  return make_adapter(name, directory.read_text("adapter_config.json", formats::kConfigLimits.bytes), Files(directory), layers);
+  return make_adapter(name, directory.read_text("adapter_config.json", formats::kConfigLimits.bytes), Files(directory), layers, options);
 }
 
 std::map<std::string, at::Tensor> tensors_of(const Adapter& adapter, const std::vector<Layer>& layers) {
@@ -132,6 +140,7 @@ std::map<std::string, at::Tensor> tensors_of(const Adapter& adapter, const std::
     for (const PartPointer& part : adapter.parts[i])
       for (const auto& [name, tensor] : part->tensors())
         if (!name.empty()) out[kPrefix + layers[i].path + "." + name] = tensor;
+  for (const auto& [name, original] : adapter.repeated) out[name] = out.at(original);
   return out;
 }
 

@@ -54,10 +54,42 @@ void take_copies(const formats::Config& config, Files& files, const std::vector<
   }
 }
 
+// With bias = "all", PEFT writes the bias of a copied layer three times: as part of the copy, again as ...modules_to_save..., and that of
+// the base as ...original_module.... The second must be equal to the first; the third is the base's, which calls without the adapter use.
+void take_repeated_biases(Files& files, const std::vector<Layer>& layers, Loaded& loaded) {
+  std::map<std::string, size_t> copied;  // Names of the biases of copies, and their layers.
+  for (const auto& [i, parts] : loaded.parts)
+    if (!parts.empty() && parts[0]->replaced()->weight.defined()) copied[kPrefix + layers[i].path + ".bias"] = i;
+  auto without = [](const std::string& name, const std::string& part) {
+    size_t at = name.find(part);
+    return at == std::string::npos ? "" : name.substr(0, at) + "." + name.substr(at + part.size());
+  };
+  std::vector<std::string> names;
+  for (std::string_view name : files.names()) names.emplace_back(name);
+  for (const std::string& name : names) {
+    if (auto original = copied.find(without(name, ".original_module.")); original != copied.end())
+      loaded.shared.emplace_back(name, files.take(name, layers[original->second].base.bias.sizes()));
+    std::string first = without(name, ".modules_to_save.");
+    if (first.empty()) continue;
+    if (!copied.contains(first)) {  // The name of the adapter follows.
+      size_t begin = name.find(".modules_to_save.") + 1, end = first.find('.', begin);
+      if (end != std::string::npos) first.erase(begin, end + 1 - begin);
+    }
+    auto copy = copied.find(first);
+    if (copy == copied.end()) continue;
+    at::Tensor bias = loaded.parts[copy->second][0]->replaced()->bias;
+    if (!at::equal(files.take(name, bias.sizes()), bias))
+      throw UserError(ErrorCode::adapter, "adapter_model.safetensors: tensors \"" + name + "\" and \"" + first +
+                                              "\" are the same bias and differ. Save the adapter with PEFT again.");
+    loaded.repeated[name] = first;
+  }
+}
+
 void take_biases(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets,
                  Loaded& loaded) {
   std::string which = config.has("bias") ? config.text("bias") : "none";
   if (which == "none") return;
+  if (which == "all") take_repeated_biases(files, layers, loaded);
   if (which != "all" && !which.ends_with("_only"))
     config.fail("bias", "is \"" + which + "\", where none, all or that of the adapted layers alone is known");
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -82,7 +114,15 @@ void take_whole_weights(Files& files, const std::vector<Layer>& layers, const st
   }
 }
 
-// Ids for the input embedding, or for each layer that is named. An output layer with the embedding's own weight has them too.
+// Whether a linear layer has the weight of an embedding, whose tokens it then shares.
+bool shares_tokens(const std::vector<Layer>& layers, size_t i) {
+  return layers[i].kind == Kind::linear && std::any_of(layers.begin(), layers.end(), [&](const Layer& other) {
+           return other.kind == Kind::embedding && other.base.weight.is_alias_of(layers[i].base.weight);
+         });
+}
+
+// Ids for the input embedding, or for each layer that is named: embeddings, and linear layers whose outputs are tokens. An output layer
+// with the embedding's own weight has the embedding's.
 void take_tokens(const formats::Config& config, Files& files, const std::vector<Layer>& layers, Loaded& loaded) {
   if (!config.has("trainable_token_indices")) return;
   const nlohmann::json& value = config.any("trainable_token_indices");
@@ -104,8 +144,10 @@ void take_tokens(const formats::Config& config, Files& files, const std::vector<
     bool is_any = false;
     for (size_t i = 0; i < layers.size(); ++i) {
       const Layer& layer = layers[i];
-      if (layer.kind != Kind::embedding || !(layer.path == name || layer.path.ends_with("." + name))) continue;
+      bool has_tokens = layer.kind == Kind::embedding || layer.kind == Kind::linear;
+      if (!has_tokens || !(layer.path == name || layer.path.ends_with("." + name))) continue;
       is_any = true;
+      if (shares_tokens(layers, i)) continue;
       for (int64_t id : ids)
         if (id < 0 || id >= layer.base.weight.size(0))
           config.fail("trainable_token_indices", "holds " + std::to_string(id) + ", which is no token");
@@ -113,11 +155,11 @@ void take_tokens(const formats::Config& config, Files& files, const std::vector<
       const char* key = "token_adapter.trainable_tokens_delta";
       at::Tensor rows = files.take(kPrefix + layer.path + "." + key, {static_cast<int64_t>(ids.size()), layer.base.weight.size(1)});
       loaded.parts[i].push_back(make_tokens(which, rows, key));
-      for (size_t k = 0; k < layers.size(); ++k)
-        if (layers[k].kind == Kind::linear && layers[k].base.weight.is_alias_of(layer.base.weight))
+      for (size_t k = 0; layer.kind == Kind::embedding && k < layers.size(); ++k)
+        if (shares_tokens(layers, k) && layers[k].base.weight.is_alias_of(layer.base.weight))
           loaded.parts[k].push_back(make_tokens(which, rows, ""));
     }
-    if (!is_any) config.fail("trainable_token_indices", "names \"" + name + "\", which is no embedding of the model");
+    if (!is_any) config.fail("trainable_token_indices", "names \"" + name + "\", which is no embedding or linear layer of the model");
   }
 }
 

@@ -33,8 +33,9 @@ class Files {
   at::Tensor take_any_shape(const std::string& name);
   void refuse_rest() const;
 
- private:
   std::vector<std::string_view> names() const;
+
+ private:
   std::optional<std::vector<int64_t>> sizes(const std::string& name) const;  // nothing: there is none of that name
   void check_sizes(const std::string& name, at::IntArrayRef wanted) const;
   const std::byte* floats_of(const std::string& name) const;  // nothing: of another type, or no file's

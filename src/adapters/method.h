@@ -1,6 +1,8 @@
 // What a method of PEFT's has to offer: its configuration, and the parts that an adapter of it has on layers.
 #pragma once
 
+#include <tenon/adapters.h>
+
 #include <map>
 #include <string>
 #include <vector>
@@ -15,12 +17,14 @@ namespace tenon::adapters {
 struct Loaded {
   std::map<size_t, std::vector<PartPointer>> parts;
   std::vector<std::pair<std::string, at::Tensor>> shared;  // tensors of the file that belong to no layer alone, by their whole names
+  std::map<std::string, std::string> repeated;             // Names of tensors that the file holds a second time, and of the first ones.
 };
 
 // The layers that a configuration chooses, of all that there are.
 struct Chosen {
   const std::vector<Layer>& layers;
   const std::vector<size_t>& indices;
+  Unmatched unmatched = Unmatched::refuse;  // What is done about patterns that match none of them.
 
   // With the part that `make` has for each layer.
   template <class Make>

@@ -11,7 +11,8 @@ namespace {
 class ModelHost : public Host {
  public:
   explicit ModelHost(std::shared_ptr<Model> model) : model_(std::move(model)) {
-    if (*model_->bank() != 0) throw UserError(ErrorCode::adapter, "the model has a bank already");
+    detail::check_not_null(model_ == nullptr, "the model of a bank");
+    if (*model_->bank() != 0) throw UserError(ErrorCode::adapter, "the model has a bank already. Load into that one, or destroy it first.");
     find(*model_, "");
   }
 
@@ -23,6 +24,10 @@ class ModelHost : public Host {
   void detach() override {
     for (Module* module : modules_) module->set_seam({});
     model_->set_bank(0, {}, {});
+  }
+
+  void freeze() override {
+    for (const at::Tensor& parameter : model_->parameters()) freeze_leaf(parameter);
   }
 
  private:

@@ -114,8 +114,14 @@ void check_once() {
 void check_base(const Tensor& pin, int64_t bank, int64_t layer, int64_t batch) {
   auto core = Core::find(bank);
   const Layer& base = core->layer(static_cast<size_t>(layer));
-  if (base.trains() && Acting(pin, bank, layer, batch).uses_base())
-    throw UserError(ErrorCode::adapter, base.path + " trains itself, under an adapter that would have to know of it");
+  if (!base.trains()) return;
+  Acting acting(pin, bank, layer, batch);
+  const Part* part = acting.find_base_user();
+  if (!part) return;
+  auto asks = [](const Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); };
+  std::string name = asks(base.base.weight) || asks(base.own.weight) ? "weight" : "bias";
+  throw UserError(ErrorCode::adapter, base.path + "." + name + " requires grad, and " + part->method() + " needs a frozen base " + name +
+                                          ". Call requires_grad_(false) on the base, or bank.freeze_base().");
 }
 
 struct TrainLayer : torch::autograd::Function<TrainLayer> {

@@ -71,6 +71,8 @@ class Part {
   // True: what it makes of the base layer's result y is y and something that does not depend on y.
   virtual bool adds() const { return false; }
   virtual bool has_scale() const { return true; }
+  // What errors call it.
+  virtual const char* method() const { return "this adapter"; }
   // Whether its result depends on the layer's own tensors otherwise than by y.
   virtual bool uses_base(const Layer& layer) const { return replaced().has_value() || turns_weight(layer); }
   // Tensors of the base in whose place it stands; without a weight, the bias alone.

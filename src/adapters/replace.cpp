@@ -20,6 +20,10 @@ class Replacement : public PartOf<Replacement> {
     return out;
   }
   bool acts_alone() const override { return base_.weight.defined(); }
+  const char* method() const override {
+    if (!base_.weight.defined()) return "a trained bias";
+    return weight_name_.starts_with("ln_tuning") ? "LN tuning" : "a copy of the layer (modules_to_save)";
+  }
   bool has_scale() const override { return false; }
   std::optional<Base> replaced() const override { return base_; }
   bool adds() const override { return !base_.weight.defined(); }

@@ -3,7 +3,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
-#include <bit>
+#include <atomic>
 #include <map>
 #include <utility>
 
@@ -34,6 +34,12 @@ class Register {
     std::lock_guard lock(mutex_);
     auto found = all_.find(number);
     return found == all_.end() ? P() : found->second;
+  }
+  std::vector<P> all() const {
+    std::lock_guard lock(mutex_);
+    std::vector<P> out;
+    for (const auto& [number, what] : all_) out.push_back(what);
+    return out;
   }
 
  private:
@@ -67,7 +73,22 @@ bool Entry::acts_on(size_t layer) const {
   return std::any_of(adapters.begin(), adapters.end(), [&](const AdapterPointer& adapter) { return !adapter->parts[layer].empty(); });
 }
 
-Core::Core(std::vector<Layer> layers) : layers_(std::move(layers)), table_(copy(Table())) {}
+std::vector<Entry>::const_iterator Table::find(int64_t id) const {
+  auto found = std::lower_bound(entries.begin(), entries.end(), id, [](const Entry& entry, int64_t wanted) { return entry.id < wanted; });
+  return found != entries.end() && found->id == id ? found : entries.end();
+}
+
+size_t add_entry(Table& table, std::vector<AdapterPointer> adapters) {
+  static std::atomic<int64_t> last_id = 0;
+  table.entries.push_back({++last_id, std::move(adapters)});
+  return table.entries.size() - 1;
+}
+
+Core::Core(std::vector<Layer> layers) : layers_(std::move(layers)) {
+  Table first;
+  add_entry(first, {});  // The base.
+  table_ = copy(first);
+}
 
 Core::~Core() { cores().drop(number_); }
 
@@ -96,27 +117,37 @@ void Core::put(TablePointer table) {
   old_.pop_front();
 }
 
-int64_t Core::row_of(const Table& table, size_t entry) const {
-  return std::bit_cast<int64_t>(Row{static_cast<uint32_t>(entry), table.entries[entry].generation, static_cast<uint16_t>(number_)});
+void Core::refuse_row(int64_t row, int64_t id) const {
+  auto refuse = [&](const std::string& why) {
+    throw UserError(ErrorCode::adapter, "row " + std::to_string(row) + " " + why + ". Make new rows with rows() of this model's bank.");
+  };
+  for (const auto& weak : cores().all()) {
+    auto other = weak.lock();
+    if (!other || other.get() == this) continue;
+    auto table = other->table();
+    if (table->find(id) != table->entries.end()) refuse("belongs to the bank of another model");
+  }
+  if (id < table()->entries[0].id) refuse("belongs to a bank that no longer exists");
+  refuse("names an adapter that was removed, or belongs to a bank that no longer exists");
 }
 
 at::Tensor Core::pin(const at::Tensor& rows) {
+  if (before_call_) before_call_();
   TablePointer now = table();
   at::Tensor given = rows.contiguous();
   int64_t count = given.numel();
-  if (count == 0) throw UserError(ErrorCode::adapter, "there are no rows");
+  if (count == 0) throw UserError(ErrorCode::adapter, "there are no rows. Give one name for each row of the batch.");
   const int64_t* from = given.const_data_ptr<int64_t>();
   auto values = std::make_unique<int64_t[]>(static_cast<size_t>(count) + 1);
   for (int64_t i = 0; i < count; ++i) {
     values[static_cast<size_t>(i) + 1] = static_cast<int64_t>(now->standard);
     if (from[i] == kStandard) continue;
-    Row row = std::bit_cast<Row>(from[i]);
-    auto refuse = [&](const std::string& why) { throw UserError(ErrorCode::adapter, "row " + std::to_string(i) + why); };
-    if (row.bank != static_cast<uint16_t>(number_)) refuse(" is of another model's bank");
-    if (row.entry >= now->entries.size() || now->entries[row.entry].is_free || now->entries[row.entry].generation != row.generation)
-      refuse(" names an adapter that was removed since the rows were made");
-    if (now->is_merged && row.entry != 0) refuse(" names an adapter while others are merged; unmerge them first");
-    values[static_cast<size_t>(i) + 1] = row.entry;
+    auto entry = now->find(from[i]);
+    if (entry == now->entries.end()) refuse_row(i, from[i]);
+    if (now->is_merged && entry != now->entries.begin())
+      throw UserError(ErrorCode::adapter,
+                      "row " + std::to_string(i) + " names an adapter while adapters are merged. Call unmerge() first.");
+    values[static_cast<size_t>(i) + 1] = entry - now->entries.begin();
   }
   values[0] = now->number;
   return at::from_blob(
@@ -125,7 +156,7 @@ at::Tensor Core::pin(const at::Tensor& rows) {
 
 std::shared_ptr<Core> Core::find(int64_t number) {
   auto core = cores().find(number).lock();
-  if (!core) throw UserError(ErrorCode::adapter, "the bank of this model is gone");
+  if (!core) throw UserError(ErrorCode::adapter, "the bank of this model no longer exists. Make a tenon::Bank on the model again.");
   return core;
 }
 

@@ -1,5 +1,7 @@
 #include "adapters/targets.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -9,13 +11,8 @@ namespace tenon::adapters {
 
 namespace {
 
-std::regex regex_of(const std::string& text, const std::string& field) {
-  try {
-    return std::regex(text);
-  } catch (const std::regex_error& error) {
-    throw UserError(ErrorCode::adapter, "adapter_config.json: " + field + " holds \"" + text +
-                                            "\", which is no regular expression that is known: " + error.what());
-  }
+regex::PythonRegex regex_of(const std::string& text, const std::string& field) {
+  return {text, ErrorCode::adapter, "adapter_config.json: " + field};
 }
 
 bool ends_at_dot(const std::string& path, const std::string& name) { return path == name || path.ends_with("." + name); }
@@ -31,14 +28,20 @@ std::string lower(std::string text) {
 
 }  // namespace
 
+void report_unmatched(Unmatched what_to_do, const std::string& text) {
+  std::string whole = "adapter_config.json: " + text;
+  if (what_to_do == Unmatched::refuse)
+    throw UserError(ErrorCode::adapter, whole + ". Correct it, or load with {.unmatched_patterns = tenon::Unmatched::warn}.");
+  TORCH_WARN(whole);
+}
+
 Names Names::read(const formats::Config& config, const std::string& field) {
   Names out;
   if (!config.has(field)) return out;
   const nlohmann::json& value = config.any(field);
   if (value.is_string()) {
-    out.pattern_text_ = value.get<std::string>();
-    out.all_linear_ = lower(out.pattern_text_) == "all-linear";
-    out.pattern_ = regex_of(out.pattern_text_, field);
+    out.all_linear_ = lower(value.get<std::string>()) == "all-linear";
+    out.pattern_ = regex_of(value.get<std::string>(), field);
   } else {
     out.names_ = config.texts(field);
   }
@@ -46,7 +49,7 @@ Names Names::read(const formats::Config& config, const std::string& field) {
 }
 
 bool Names::match(const std::string& path) const {
-  if (pattern_) return std::regex_match(path, *pattern_);
+  if (pattern_) return pattern_->fullmatch(path);
   return std::any_of(names_.begin(), names_.end(), [&](const std::string& name) { return ends_at_dot(path, name); });
 }
 
@@ -60,41 +63,42 @@ std::vector<std::string> Names::without_match(const std::vector<std::string>& pa
 }
 
 Targets::Targets(const formats::Config& config)
-    : targets_(Names::read(config, "target_modules")),
-      excluded_(Names::read(config, "exclude_modules")),
-      saved_(texts_or_none(config, "modules_to_save")) {
+    : targets_(Names::read(config, "target_modules")), excluded_(Names::read(config, "exclude_modules")) {
+  for (const std::string& name : texts_or_none(config, "modules_to_save"))
+    saved_.push_back(regex_of("(^|.*\\.)" + name + "($|\\..*)", "modules_to_save"));
   has_layers_ =
       config.has("layers_to_transform") && !(config.any("layers_to_transform").is_array() && config.any("layers_to_transform").empty());
   if (has_layers_) {
     const nlohmann::json& value = config.any("layers_to_transform");
     constexpr int64_t kMost = 1 << 20;
-    if (value.is_array()) layers_ = config.integers("layers_to_transform", 0, kMost);
-    else layers_ = {config.integer("layers_to_transform", 0, kMost)};
+    if (value.is_array()) chosen_layers_ = config.integers("layers_to_transform", 0, kMost);
+    else chosen_layers_ = {config.integer("layers_to_transform", 0, kMost)};
   }
+  std::vector<std::string> names;
   if (config.has("layers_pattern")) {
     const nlohmann::json& value = config.any("layers_pattern");
-    layer_names_ = value.is_string() ? std::vector<std::string>{value.get<std::string>()} : config.texts("layers_pattern");
-    if (!layer_names_.empty() && !has_layers_) config.fail("layers_pattern", "says nothing without layers_to_transform");
+    names = value.is_string() ? std::vector<std::string>{value.get<std::string>()} : config.texts("layers_pattern");
+    if (value.is_string() && value.get<std::string>().empty()) names.clear();
+    if (!names.empty() && !has_layers_) config.fail("layers_pattern", "needs layers_to_transform; add it, or remove layers_pattern");
   }
+  if (names.empty()) layers_.push_back(regex_of(R"(.*?\.[^.]*\.(?P<idx>\d+)\.)", "layers_to_transform"));
+  for (const std::string& name : names) layers_.push_back(regex_of("(?:^|.*?\\.)" + name + "\\.(?P<idx>\\d+)\\.", "layers_pattern"));
 }
 
 // Inside one of modules_to_save, or such a module itself.
 bool Targets::is_in_saved(const std::string& path) const {
-  return std::any_of(saved_.begin(), saved_.end(), [&](const std::string& name) {
-    return ends_at_dot(path, name) || path.starts_with(name + ".") || path.find("." + name + ".") != std::string::npos;
-  });
+  return std::any_of(saved_.begin(), saved_.end(), [&](const regex::PythonRegex& name) { return name.match(path); });
 }
 
 // The layer's number is the first number behind a name, or the one behind one of layers_pattern.
 bool Targets::is_layer_chosen(const std::string& path) const {
-  auto is_chosen = [&](const std::string& pattern) {
-    std::smatch found;
-    if (!std::regex_search(path, found, std::regex(pattern), std::regex_constants::match_continuous)) return false;
-    return std::find(layers_.begin(), layers_.end(), std::stoll(found[1])) != layers_.end();
-  };
-  if (layer_names_.empty()) return is_chosen(R"(.*?\.[^.]*\.(\d{1,9})\.)");
-  return std::any_of(layer_names_.begin(), layer_names_.end(),
-                     [&](const std::string& name) { return is_chosen("(?:.*?\\.)?" + name + "\\.(\\d{1,9})\\."); });
+  for (const regex::PythonRegex& pattern : layers_) {
+    auto number = pattern.match_group(path, "idx");
+    if (!number) continue;
+    number->erase(0, std::min(number->find_first_not_of('0'), number->size() - 1));
+    return std::any_of(chosen_layers_.begin(), chosen_layers_.end(), [&](int64_t layer) { return std::to_string(layer) == *number; });
+  }
+  return false;
 }
 
 bool Targets::is_target(const std::string& path) const {
@@ -103,7 +107,7 @@ bool Targets::is_target(const std::string& path) const {
   return !has_layers_ || !by_suffix || is_layer_chosen(path);
 }
 
-std::vector<std::string> Targets::choose(const std::vector<Path>& paths) const {
+std::vector<std::string> Targets::choose(const std::vector<Path>& paths, Unmatched unmatched) const {
   std::vector<std::string> out, all;
   for (const Path& path : paths) {
     all.push_back(path.name);
@@ -112,10 +116,11 @@ std::vector<std::string> Targets::choose(const std::vector<Path>& paths) const {
     if (chosen) out.push_back(path.name);
   }
   for (const std::string& name : targets_.without_match(all))
-    throw UserError(ErrorCode::adapter,
-                    "adapter_config.json: target_modules names \"" + name + "\", which no layer of the model is called");
+    report_unmatched(unmatched, "target_modules names \"" + name + "\", which no layer of the model is called");
   if (out.empty() && saved_.empty())
-    throw UserError(ErrorCode::adapter, "adapter_config.json: target_modules chooses no layer of the model");
+    throw UserError(ErrorCode::adapter,
+                    "adapter_config.json: target_modules chooses no layer of the model. Load it on the model it was "
+                    "trained on.");
   return out;
 }
 
@@ -123,23 +128,23 @@ Patterns::Patterns(const formats::Config& config, const std::string& field) : fi
   if (!config.has(field)) return;
   const nlohmann::json& value = config.any(field);
   if (!value.is_object()) config.fail(field, "is not an object of numbers");
-  for (const auto& [key, number] : value.items()) {
+  for (const std::string& key : config.keys(field)) {
+    const nlohmann::json& number = value.at(key);
     if (!number.is_number()) config.fail(field, "holds something else than numbers");
-    std::string text = key.starts_with('^') ? key.substr(1) : "(.*\\.)?(" + key + ")";
-    rows_.push_back({key, regex_of(text, field), number.get<double>()});
+    rows_.push_back({key, regex_of("(.*\\.)?(" + key + ")$", field), number.get<double>()});
   }
 }
 
 double Patterns::of(const std::string& path, double otherwise) const {
   for (const Row& row : rows_)
-    if (std::regex_match(path, row.pattern)) return row.value;
+    if (row.pattern.match(path)) return row.value;
   return otherwise;
 }
 
-void Patterns::need_matches(const std::vector<std::string>& paths) const {
+void Patterns::check_matches(const std::vector<std::string>& paths, Unmatched unmatched) const {
   for (const Row& row : rows_)
-    if (std::none_of(paths.begin(), paths.end(), [&](const std::string& path) { return std::regex_match(path, row.pattern); }))
-      throw UserError(ErrorCode::adapter, "adapter_config.json: " + field_ + " names \"" + row.text + "\", which matches no target");
+    if (std::none_of(paths.begin(), paths.end(), [&](const std::string& path) { return row.pattern.match(path); }))
+      report_unmatched(unmatched, field_ + " names \"" + row.text + "\", which matches no target");
 }
 
 }  // namespace tenon::adapters

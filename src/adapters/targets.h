@@ -1,15 +1,20 @@
-// Which layers an adapter sits on, by PEFT's rules for names. Paths are those of the base model, without a prefix.
+// Which layers an adapter sits on, by PEFT's rules for names. Paths are those of the base model, without a prefix. Regular expressions have
+// the meaning that Python gives them, and are matched by the function of `re` that PEFT calls.
 #pragma once
 
-#include <map>
+#include <tenon/adapters.h>
+
 #include <optional>
-#include <regex>
 #include <string>
 #include <vector>
 
 #include "formats/config.h"
+#include "regex/python.h"
 
 namespace tenon::adapters {
+
+// Refuses a name or a pattern that matches no layer, or warns of it.
+void report_unmatched(Unmatched what_to_do, const std::string& text);
 
 // A field that holds one regular expression for the whole path, or names that end a path at a dot.
 class Names {
@@ -28,8 +33,7 @@ class Names {
   std::vector<std::string> without_match(const std::vector<std::string>& paths) const;
 
  private:
-  std::optional<std::regex> pattern_;
-  std::string pattern_text_;
+  std::optional<regex::PythonRegex> pattern_;
   bool all_linear_ = false;
   std::vector<std::string> names_;
 };
@@ -39,12 +43,12 @@ class Targets {
   // target_modules, exclude_modules, layers_to_transform, layers_pattern and modules_to_save of a configuration.
   explicit Targets(const formats::Config& config);
 
-  // The chosen ones, in the order given. Refuses names that match nothing, and a choice of nothing.
+  // The chosen ones, in the order given. Names that match nothing are reported; a choice of nothing is refused.
   struct Path {
     std::string name;
     bool is_linear = false, is_head = false;  // for "all-linear"
   };
-  std::vector<std::string> choose(const std::vector<Path>& paths) const;
+  std::vector<std::string> choose(const std::vector<Path>& paths, Unmatched unmatched) const;
 
  private:
   bool is_target(const std::string& path) const;
@@ -52,25 +56,25 @@ class Targets {
   bool is_layer_chosen(const std::string& path) const;
 
   Names targets_, excluded_;
-  std::vector<std::string> saved_, layer_names_;
-  std::vector<int64_t> layers_;
+  std::vector<regex::PythonRegex> saved_;   // modules_to_save
+  std::vector<regex::PythonRegex> layers_;  // Each has a group "idx", the number of the layer; the first that matches counts.
+  std::vector<int64_t> chosen_layers_;
   bool has_layers_ = false;
 };
 
-// rank_pattern and alpha_pattern: the first key, in the order of names in which PEFT writes them, that matches the end of a path at a dot,
-// or all of it.
+// rank_pattern and alpha_pattern: the first key, in the order of the file, that matches the end of a path at a dot, or all of it.
 class Patterns {
  public:
   Patterns() = default;
   Patterns(const formats::Config& config, const std::string& field);
   double of(const std::string& path, double otherwise) const;
-  // Refuses keys that match none of the paths.
-  void need_matches(const std::vector<std::string>& paths) const;
+  // Reports keys that match none of the paths.
+  void check_matches(const std::vector<std::string>& paths, Unmatched unmatched) const;
 
  private:
   struct Row {
     std::string text;
-    std::regex pattern;
+    regex::PythonRegex pattern;
     double value;
   };
   std::vector<Row> rows_;

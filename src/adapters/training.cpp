@@ -4,7 +4,9 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/TensorOperators.h>
-#include <torch/csrc/autograd/function_hook.h>
+#include <c10/util/StringUtil.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -26,25 +28,30 @@ at::Tensor piece_of(const at::Tensor& whole, int64_t first, at::IntArrayRef size
   return out.set_(whole.storage(), first, sizes, strides);
 }
 
-class HandOut : public torch::autograd::PostAccumulateGradHook {
+// Backward of the flat tensor as a function of its parts.
+class SplitGradient : public torch::autograd::Node {
  public:
-  explicit HandOut(std::vector<at::Tensor> parts) : parts_(std::move(parts)) {}
-  void operator()(const torch::autograd::Variable& whole) override {
-    at::NoGradGuard no_grad;
-    at::Tensor grad = whole.grad();
-    if (!grad.defined()) return;
-    int64_t first = 0;
-    for (at::Tensor& part : parts_) {
-      at::Tensor piece = grad.narrow(0, first, part.numel()).view(part.sizes());
-      first += part.numel();
-      if (part.grad().defined()) part.mutable_grad().add_(piece);
-      else part.mutable_grad() = piece.clone();  // no view: an optimizer detaches it in place
+  explicit SplitGradient(const std::vector<at::Tensor>& parts) {
+    for (const at::Tensor& part : parts) {
+      add_next_edge(torch::autograd::impl::gradient_edge(part));
+      sizes_.push_back(part.sizes().vec());
     }
-    const_cast<at::Tensor&>(whole).mutable_grad() = at::Tensor();
+  }
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override {
+    at::NoGradGuard no_grad;
+    torch::autograd::variable_list out(sizes_.size());
+    if (!grads[0].defined()) return out;
+    at::Tensor whole = grads[0].contiguous();
+    int64_t first = whole.storage_offset();
+    for (size_t i = 0; i < sizes_.size(); ++i) {
+      out[i] = piece_of(whole, first, sizes_[i]);  // Not a view: optimizers detach gradients in place.
+      first += out[i].numel();
+    }
+    return out;
   }
 
  private:
-  std::vector<at::Tensor> parts_;
+  std::vector<std::vector<int64_t>> sizes_;
 };
 
 // Copies of all tensors; what is one tensor in two parts stays one.
@@ -98,8 +105,25 @@ void Flat::lay_out(const std::vector<at::Tensor>& parts) {
   }
   whole_.set_data(memory);
   torch::autograd::impl::bump_version(whole_);  // a backward of before is refused
-  whole_.requires_grad_();
-  torch::autograd::impl::set_post_acc_grad_hooks(whole_, std::make_unique<HandOut>(parts_));
+  torch::autograd::set_history(whole_, c10::make_intrusive<SplitGradient>(parts_));
+}
+
+void TrainedParameters::set(std::vector<Parameter> parameters) {
+  std::lock_guard lock(mutex_);
+  parameters_ = std::move(parameters);
+}
+
+void TrainedParameters::gather() {
+  std::lock_guard lock(mutex_);
+  for (auto& [name, leaf, home] : parameters_) {
+    if (leaf.const_data_ptr() == home.const_data_ptr()) continue;
+    if (leaf.scalar_type() != home.scalar_type() || leaf.sizes() != home.sizes())
+      throw UserError(ErrorCode::adapter, "the parameter " + name + " of an adapter that trains was given data of another type or shape. " +
+                                              "Give it f32 data of shape " + c10::str(home.sizes()) + ".");
+    at::NoGradGuard no_grad;
+    home.copy_(leaf);
+    leaf.set_data(home);
+  }
 }
 
 Training::Training(const std::vector<Layer>& layers) {
@@ -132,6 +156,7 @@ std::vector<AdapterPointer> Training::train(const std::vector<AdapterPointer>& w
           if (tensor.scalar_type() != at::kFloat)
             throw UserError(ErrorCode::adapter, "the adapter \"" + adapter->name + "\" is not f32, which alone trains");
   }
+  parameters_->gather();
   // Those that trained keep what they learnt, in memory of their own.
   std::vector<std::shared_ptr<Adapter>> out;
   for (const AdapterPointer& adapter : before) {
@@ -178,6 +203,7 @@ std::vector<AdapterPointer> Training::train(const std::vector<AdapterPointer>& w
     for (const Place& place : places[flat]) tensors.push_back(place.tensor);
     flats_[flat].lay_out(tensors);
   }
+  std::vector<TrainedParameters::Parameter> parameters;
   for (size_t i = 0; i < layers.size(); ++i)
     for (const auto& adapter : training)
       for (size_t k = 0; k < adapter->parts[i].size(); ++k) {
@@ -187,11 +213,14 @@ std::vector<AdapterPointer> Training::train(const std::vector<AdapterPointer>& w
         std::vector<at::Tensor> pieces;
         for (const auto& [name, tensor] : part->tensors()) {
           const at::Tensor& leaf = flats_[flat_of_[i]].parts()[static_cast<size_t>(place++ - known.begin())];
-          if (!name.empty()) leaves_[adapter->name].emplace_back(layers[i].path + "." + name, leaf);
           pieces.push_back(leaf.detach());
+          if (name.empty()) continue;
+          leaves_[adapter->name].emplace_back(layers[i].path + "." + name, leaf);
+          parameters.push_back({layers[i].path + "." + name, leaf, pieces.back()});
         }
         part = part->with(pieces);
       }
+  parameters_->set(std::move(parameters));
   return {out.begin(), out.end()};
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -9,8 +11,26 @@
 
 namespace tenon::adapters {
 
-// Tensors of one element type behind each other. Autograd sees the whole; an optimizer sees the parts, which have its memory. When
-// gradients have reached the whole they are handed to the parts.
+// Parameters of adapters that train, and the memory in which the adapters read them. A program may give a parameter other memory
+// (set_data, vector_to_parameters); `gather` copies that back. May be called from any thread.
+class TrainedParameters {
+ public:
+  struct Parameter {
+    std::string name;
+    at::Tensor leaf;  // The tensor that the optimizer has.
+    at::Tensor home;  // The memory that the adapter reads.
+  };
+  void set(std::vector<Parameter> parameters);
+  // Throws UserError if a parameter was given data of another type or shape.
+  void gather();
+
+ private:
+  std::mutex mutex_;
+  std::vector<Parameter> parameters_;
+};
+
+// Tensors of one element type, one after another in one tensor. Ops see the whole; an optimizer sees the parts, which share its memory. In
+// autograd's graphs the whole is a function of the parts, whose backward splits the gradient.
 class Flat {
  public:
   Flat();
@@ -33,6 +53,7 @@ class Training {
 
   std::vector<at::Tensor> wholes() const;  // by layer
   bool has(const std::string& name) const { return leaves_.contains(name); }
+  const std::shared_ptr<TrainedParameters>& parameters() const { return parameters_; }
   // Gives new adapters in place of those that train from now on, and of those that trained before; nothing happens if it throws.
   std::vector<AdapterPointer> train(const std::vector<AdapterPointer>& wanted, const std::vector<AdapterPointer>& before,
                                     const std::vector<Layer>& layers);
@@ -41,6 +62,7 @@ class Training {
   std::vector<std::string> names() const;
 
  private:
+  std::shared_ptr<TrainedParameters> parameters_ = std::make_shared<TrainedParameters>();
   std::vector<Flat> flats_;
   std::vector<size_t> flat_of_;  // by layer
   std::map<std::string, std::vector<std::pair<std::string, at::Tensor>>> leaves_;

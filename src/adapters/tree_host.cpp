@@ -221,9 +221,11 @@ std::optional<Layer> layer_of(torch::nn::Module& module, const std::string& path
 class TreeHost : public Host {
  public:
   explicit TreeHost(std::shared_ptr<torch::nn::Module> tree) : tree_(std::move(tree)) {
+    tenon::detail::check_not_null(tree_ == nullptr, "the tree of a bank");
     for (auto& module : tree_->named_modules())
       if (auto layer = layer_of(*module.value(), module.key())) {
-        if (layer->base.weight.key_set().has(kKey)) throw UserError(ErrorCode::adapter, layer->path + " has a bank already");
+        if (layer->base.weight.key_set().has(kKey))
+          throw UserError(ErrorCode::adapter, layer->path + " has a bank already. Load into that one, or destroy it first.");
         layers_.push_back(*layer);
       }
   }
@@ -258,6 +260,10 @@ class TreeHost : public Host {
       take_mark(layer.base.weight);
       if (layer.base.bias.defined()) take_mark(layer.base.bias);
     }
+  }
+
+  void freeze() override {
+    for (const at::Tensor& parameter : tree_->parameters()) freeze_leaf(parameter);
   }
 
   void need_attached() const override {

@@ -25,6 +25,7 @@ std::string brief(const nlohmann::json& value) {
 struct Config::Shared {
   nlohmann::json root;
   std::string source;
+  std::string text;              // Empty if the configuration was made from values.
   std::set<std::string> read;    // paths
   std::set<std::string> opened;  // of objects whose fields are read one by one
 };
@@ -38,6 +39,12 @@ Config::Config(nlohmann::json object, std::string source) : shared_(std::make_sh
 
 Config::Config(std::shared_ptr<Shared> shared, const nlohmann::json* object, std::string path)
     : shared_(std::move(shared)), object_(object), path_(std::move(path)) {}
+
+Config Config::parse(const std::string& text, const std::string& source) {
+  Config out(parse_json(text, source), source);
+  out.shared_->text = text;
+  return out;
+}
 
 Config Config::read(const Directory& directory, const std::string& name) {
   return Config(read_json(directory, name), directory.path() + "/" + name);
@@ -121,6 +128,15 @@ Config Config::object(const std::string& name) const {
   if (!value.is_object()) fail(name, "must be an object, not " + brief(value));
   shared_->opened.insert(path_ + name);
   return Config(shared_, &value, path_ + name + ".");
+}
+
+std::vector<std::string> Config::keys(const std::string& name) const {
+  const nlohmann::json& value = need(name);
+  if (!value.is_object()) fail(name, "must be an object, not " + brief(value));
+  if (!shared_->text.empty() && path_.empty()) return object_keys(shared_->text, shared_->source, name);
+  std::vector<std::string> out;
+  for (const auto& [key, field] : value.items()) out.push_back(key);
+  return out;
 }
 
 const nlohmann::json& Config::any(const std::string& name) const { return need(name); }

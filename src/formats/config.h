@@ -21,6 +21,8 @@ class Config {
   };
 
   Config(nlohmann::json object, std::string source);
+  // Keeps the text, so that `keys` has the order of the file.
+  static Config parse(const std::string& text, const std::string& source);
   static Config read(const Directory& directory, const std::string& name);
 
   // False if it is null, which says the same in these files. Does not count as reading.
@@ -35,6 +37,8 @@ class Config {
   std::vector<int64_t> integers(const std::string& name, int64_t least, int64_t most) const;
   // Fields of the object are read one by one; those that are not are among unread() of the whole.
   Config object(const std::string& name) const;
+  // Names of the fields of an object that is a field of the whole file: in the order of the file if the text is known, else sorted.
+  std::vector<std::string> keys(const std::string& name) const;
   // For fields of several forms: counts as reading all of it.
   const nlohmann::json& any(const std::string& name) const;
 

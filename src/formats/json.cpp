@@ -75,6 +75,24 @@ nlohmann::json parse_json(std::string_view text, const std::string& source, Json
   return value(scanner);
 }
 
+std::vector<std::string> object_keys(std::string_view text, const std::string& source, std::string_view name) {
+  JsonScanner scanner(text, source);
+  std::vector<std::string> out;
+  if (scanner.peek() != '{' || !scanner.open('{', '}', "")) return out;
+  do {
+    bool is_wanted = JsonScanner::equal(scanner.key(), name);
+    if (!is_wanted || scanner.peek() != '{') {
+      scanner.skip(kJsonDepth);
+    } else if (scanner.open('{', '}', "")) {
+      do {
+        out.push_back(JsonScanner::decode(scanner.key()));
+        scanner.skip(kJsonDepth);
+      } while (scanner.more('}'));
+    }
+  } while (scanner.more('}'));
+  return out;
+}
+
 nlohmann::json read_json(const Directory& directory, const std::string& name, JsonLimits limits) {
   return parse_json(directory.read_text(name, limits.bytes), directory.path() + "/" + name, limits);
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "formats/directory.h"
 
@@ -21,6 +22,9 @@ constexpr JsonLimits kTokenizerLimits{64u << 20, 1u << 23};
 constexpr int kJsonDepth = 64;
 
 nlohmann::json parse_json(std::string_view text, const std::string& source, JsonLimits limits = kConfigLimits);
+// Names in the object that is the field `name` of the outermost object, in the order of the text; none if there is no such object. The
+// text was parsed before.
+std::vector<std::string> object_keys(std::string_view text, const std::string& source, std::string_view name);
 nlohmann::json read_json(const Directory& directory, const std::string& name, JsonLimits limits = kConfigLimits);
 
 }  // namespace tenon::formats

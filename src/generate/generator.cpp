@@ -133,7 +133,10 @@ void check_prompts(const Texts& prompts, const CausalModel::Sizes& sizes, int64_
 
 }  // namespace
 
-Generator::Generator(std::shared_ptr<CausalModel> model, Options options) : impl_(std::make_unique<Impl>(std::move(model), options)) {}
+Generator::Generator(std::shared_ptr<CausalModel> model, Options options) {
+  detail::check_not_null(model == nullptr, "the model");
+  impl_ = std::make_unique<Impl>(std::move(model), options);
+}
 Generator::~Generator() = default;
 
 Texts Generator::operator()(const Texts& prompts, const GenerateOptions& options, const OnToken& on_token) {

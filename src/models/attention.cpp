@@ -10,6 +10,7 @@
 
 #include <limits>
 
+#include "models/inputs.h"
 #include "models/seam.h"
 
 namespace tenon {
@@ -53,7 +54,8 @@ at::Tensor causal_mask(int64_t length, int64_t window, const at::Tensor& mask, a
   return as_scores(counts, type);
 }
 
-at::Tensor CausalModel::compute(const at::Tensor& ids, const at::Tensor& mask, const at::Tensor&) {
+at::Tensor CausalModel::compute(const at::Tensor& ids, const at::Tensor& mask, const at::Tensor& types) {
+  models::check_text(ids, mask, types);
   int64_t length = ids.size(1);
   bool windowed = sizes_.window > 0 && length > sizes_.window;
   Places places{at::arange(length, at::kLong).unsqueeze(0)};

@@ -25,9 +25,20 @@ auto find(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
 }
 
+// Rows that a caller gave: those of a bank, which the model must have.
+void check_rows(const at::Tensor& rows, int64_t bank) {
+  if (bank == 0)
+    throw UserError(
+        ErrorCode::adapter,
+        "rows were given to a model that has no bank: the bank that made them no longer exists, or is the bank of another model. "
+        "Make a tenon::Bank on this model, and the rows with its rows().");
+  if (!rows.defined() || rows.scalar_type() != at::kLong || rows.dim() != 1)
+    throw UserError(ErrorCode::adapter, "rows must be an int64 tensor of one dimension. Make them with rows() of the model's bank.");
+}
+
 [[noreturn]] void refuse_count(const Rows& rows, int64_t batch) {
-  throw UserError(ErrorCode::adapter,
-                  "there are " + std::to_string(rows.entries.numel()) + " rows for a batch of " + std::to_string(batch));
+  throw UserError(ErrorCode::adapter, "there are " + std::to_string(rows.entries.numel()) + " rows for a batch of " +
+                                          std::to_string(batch) + ". Give one name for each row of the batch.");
 }
 
 bool meets_bank(const Seam& seam) { return seam.bank != 0 && seam.bank == t_bank; }
@@ -37,6 +48,7 @@ bool meets_bank(const Seam& seam) { return seam.bank != 0 && seam.bank == t_bank
 namespace models {
 
 PinScope::PinScope(const at::Tensor& rows, int64_t bank, bool is_given) : before_(t_pin), bank_before_(t_bank) {
+  if (is_given) check_rows(rows, bank);
   if (bank == 0 || (bank == t_bank && !is_given)) return;
   static const auto op = find<BankPin>("tenon::bank_pin");
   t_pin = op.call(rows, bank);
@@ -53,8 +65,9 @@ at::Tensor Model::forward(const at::Tensor& input, const at::Tensor& mask, const
 }
 
 at::Tensor Model::forward(const at::Tensor& input, const Rows& rows, const at::Tensor& mask, const at::Tensor& types) {
-  if (rows.entries.numel() != input.size(0)) refuse_count(rows, input.size(0));
   models::PinScope pin(rows.entries, bank_, /*is_given=*/true);
+  bool has_batch = input.defined() && input.dim() > 0;  // Otherwise the family refuses the input.
+  if (has_batch && rows.entries.numel() != input.size(0)) refuse_count(rows, input.size(0));
   return compute(input, mask, types);
 }
 

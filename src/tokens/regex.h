@@ -1,28 +1,20 @@
-// Regular expressions over valid UTF-8, by PCRE2 with its JIT where there is one. Matching is thread-safe and limited: what would run
-// away is an error.
+// The regular expressions of tokenizer.json.
 #pragma once
 
-#include <functional>
-#include <memory>
-#include <string>
 #include <string_view>
+
+#include "regex/regex.h"
 
 namespace tenon::tokens {
 
-class Regex {
+class Regex : public regex::Regex {
  public:
-  static Regex oniguruma(std::string_view pattern);  // as in tokenizer.json
+  static Regex oniguruma(std::string_view pattern);  // The syntax of tokenizer.json.
   static Regex literal(std::string_view text);
   static Regex pcre2(std::string_view pattern);
 
-  // All matches from left to right. An empty one right behind another match is passed over.
-  void each_match(std::string_view text, const std::function<void(size_t begin, size_t end)>& f) const;
-
  private:
-  struct Code;
-  explicit Regex(std::shared_ptr<const Code> code) : code_(std::move(code)) {}
-  static Regex compile(std::string_view pattern, uint32_t options, std::string_view shown);
-  std::shared_ptr<const Code> code_;
+  using regex::Regex::Regex;
 };
 
 }  // namespace tenon::tokens

@@ -8,10 +8,13 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "adapters/tensors.h"
 #include "base/error.h"
+#include "regex/python.h"
 
 using namespace tenon;
 
@@ -137,6 +140,35 @@ int load(char** arguments) {
   return 0;
 }
 
+// use BASE INPUT ADAPTER OUT refuse|warn: what the adapter gives, and the adapter saved again.
+int use(char** arguments) {
+  at::NoGradGuard no_grad;
+  auto model = load_model(arguments[0]);
+  Bank bank(model);
+  bank.load("good", arguments[2], {.unmatched_patterns = std::string(arguments[4]) == "warn" ? Unmatched::warn : Unmatched::refuse});
+  bank.use("good");
+  std::string out = arguments[3];
+  std::filesystem::create_directories(out);
+  write_tensors({{"out", model->forward(read_tensors(arguments[1]).at("input"))}}, out, "outputs.safetensors");
+  bank.save("good", out + "/saved");
+  return 0;
+}
+
+// patterns FILE: JSON, a list of [pattern, text]. Prints a line for each: what re.match and re.fullmatch of Python give, or the refusal.
+int patterns(char** arguments) {
+  std::ifstream file(arguments[0]);
+  for (const auto& pair : nlohmann::json::parse(file)) {
+    try {
+      regex::PythonRegex pattern(pair[0].get<std::string>(), ErrorCode::adapter, "pattern");
+      auto text = pair[1].get<std::string>();
+      std::printf("%d %d\n", pattern.match(text), pattern.fullmatch(text));
+    } catch (const UserError& error) {
+      std::printf("refused: %s\n", nlohmann::json(error.what()).dump().c_str());
+    }
+  }
+  return 0;
+}
+
 // combine BASE INPUT ADAPTER_1 ADAPTER_2 OUT TYPE WEIGHT_1 WEIGHT_2 DENSITY SIGN: a weighted sum, and what it gives.
 int combine(char** arguments) {
   at::NoGradGuard no_grad;
@@ -194,6 +226,8 @@ int ranks(char** arguments) {
 
 int main(int count, char** arguments) try {
   if (count == 4 && std::string(arguments[1]) == "load") return load(arguments + 2);
+  if (count == 7 && std::string(arguments[1]) == "use") return use(arguments + 2);
+  if (count == 3 && std::string(arguments[1]) == "patterns") return patterns(arguments + 2);
   if (count == 4 && std::string(arguments[1]) == "train") return train(arguments + 2);
   if (count == 8 && std::string(arguments[1]) == "ranks") return ranks(arguments + 2);
   if (count == 12 && std::string(arguments[1]) == "combine") return combine(arguments + 2);

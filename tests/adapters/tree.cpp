@@ -46,7 +46,7 @@ int main(int count, char** arguments) try {
   auto weights = read_tensors(arguments[1]);
   {
     torch::NoGradGuard no_grad;
-    for (auto& parameter : net->named_parameters()) parameter.value().copy_(weights.at(parameter.key())).requires_grad_(false);
+    for (auto& parameter : net->named_parameters()) parameter.value().copy_(weights.at(parameter.key()));
   }
   at::Tensor input = read_tensors(arguments[2]).at("input");
   Options options{.backend = arguments[6], .fullgraph = true};
@@ -96,7 +96,17 @@ int main(int count, char** arguments) try {
   }
   bank.use("adapter_1");
   outputs["out.early_1"] = call_early();
+  // The base requires gradients, as torch::nn has it. What needs a frozen one says so; by default training freezes it.
+  bank.train(both, {.freeze_base = false});
+  try {
+    auto scope = bank.scope(bank.rows(mixed));
+    net->forward(input);
+  } catch (const UserError& error) {
+    std::printf("%s\n", error.what());
+  }
   bank.train(both);
+  for (const auto& parameter : net->named_parameters())
+    if (parameter.value().requires_grad()) std::printf("%s still requires grad\n", parameter.key().c_str());
   for (int round = 0; round < 4; ++round) {
     for (const std::string& name : both)
       for (const NamedTensor& parameter : bank.parameters(name)) parameter.value().mutable_grad() = at::Tensor();

@@ -1,5 +1,7 @@
 // Random operations on a bank under a compiled model, each call compared with a model that was just loaded and knows one thing at a time:
-// adapters_walk BASE OPERATIONS SEED ADAPTER... Prints what went wrong and how much was recorded after the first calls.
+// adapters_walk stays|dies BASE OPERATIONS SEED ADAPTER... Prints what went wrong and how much was recorded after the first calls.
+// With `dies` the bank is now and then destroyed and made again. Rows are kept for later in both: they must give what their adapters give
+// as long as bank and adapters exist, and be refused ever after.
 #include <ATen/core/grad_mode.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/randint.h>
@@ -55,15 +57,20 @@ class Oracle {
 
 class Walk {
  public:
-  Walk(const std::string& base, std::vector<std::string> directories, uint64_t seed)
+  Walk(const std::string& base, std::vector<std::string> directories, uint64_t seed, bool dies)
       : random_(seed),
+        dies_(dies),
         directories_(std::move(directories)),
         model_(load_model(base)),
-        bank_(model_),
-        run_(compile(model_, {.fullgraph = true})),
+        bank_(std::make_unique<Bank>(model_)),
+        other_model_(load_model(base)),
+        other_bank_(other_model_),
+        run_(compile(model_, {.backend = dies ? "eager" : "native", .fullgraph = true})),
         input_(at::randint(3, 60, {kRows, kLength}, at::detail::createCPUGenerator(seed), at::kLong)),
         oracle_(base, input_),
-        trained_(std::filesystem::temp_directory_path() / ("tenon_walk_" + std::to_string(seed))) {}
+        trained_(std::filesystem::temp_directory_path() / ("tenon_walk_" + std::to_string(seed) + (dies ? "_dies" : ""))) {
+    other_bank_.load("n0", directories_[0]);
+  }
   ~Walk() { std::filesystem::remove_all(trained_); }
 
   // Every kind of call, and the largest adapters, once.
@@ -72,19 +79,19 @@ class Walk {
     std::vector<std::string> all;
     for (const std::string& directory : directories_) {
       all.push_back("w" + std::to_string(all.size()));
-      bank_.load(all.back(), directory);
+      bank_->load(all.back(), directory);
     }
-    bank_.train(all);
+    bank_->train(all);
     for (int i = 0; i < 4; ++i) {
       at::AutoGradMode grad(true);
-      run_(input_, bank_.rows({all[0], all[1], all[2], kBase})).pow(2).mean().backward();
+      run_(input_, bank_->rows({all[0], all[1], all[2], kBase})).pow(2).mean().backward();
     }
-    bank_.train({});
-    for (const std::string& name : all) bank_.remove(name);
+    bank_->train({});
+    for (const std::string& name : all) bank_->remove(name);
   }
 
   void step() {
-    switch (random_() % 12) {
+    switch (random_() % 16) {
       case 0:
       case 1:
         return load();
@@ -101,24 +108,39 @@ class Walk {
       case 7:
         return train();
       case 8:
-        disabled_ ? disabled_.reset() : void(disabled_.emplace(bank_));
+        disabled_ ? disabled_.reset() : void(disabled_.emplace(*bank_));
         return;
       case 9:
         return call_rows();
       case 10:
         return refuse();
+      case 11:
+        return keep_rows();
+      case 12:
+      case 13:
+        return call_kept_rows();
+      case 14:
+        return make_bank_again();
       default:
         return call();
     }
   }
 
   size_t calls() const { return calls_; }
+  size_t refused() const { return refused_; }
   size_t wrong() const { return wrong_; }
 
  private:
   struct Loaded {
     std::string directory;
     double scale = 1;
+    size_t birth = 0;  // Number of the load that made the name known; loading it again keeps rows valid.
+  };
+  struct Kept {
+    Rows rows;
+    std::vector<std::string> names;
+    std::vector<size_t> births;
+    size_t bank;
   };
 
   template <class C>
@@ -133,18 +155,19 @@ class Walk {
     if (std::count(merged_.begin(), merged_.end(), name)) return;
     std::string directory = any(directories_);
     try {
-      bank_.load(name, directory);
+      bank_->load(name, directory);
     } catch (const UserError&) {  // it does not go with what is used beside it
       return;
     }
-    loaded_[name] = {directory};
+    size_t birth = loaded_.contains(name) ? loaded_[name].birth : ++births_;
+    loaded_[name] = {directory, 1, birth};
   }
 
   void remove() {
     if (loaded_.empty()) return;
     std::string name = any(loaded_).first;
     if (std::count(merged_.begin(), merged_.end(), name)) return;
-    bank_.remove(name);
+    bank_->remove(name);
     loaded_.erase(name);
     std::erase(used_, name);
   }
@@ -155,7 +178,7 @@ class Walk {
     while (names.size() < count)
       if (std::string name = any(loaded_).first; !std::count(names.begin(), names.end(), name)) names.push_back(name);
     try {
-      bank_.use(names);
+      bank_->use(names);
       used_ = names;
     } catch (const UserError&) {
     }
@@ -168,7 +191,7 @@ class Walk {
     double factor = static_cast<double>(random_() % 8) / 4;
     if (std::count(merged_.begin(), merged_.end(), name)) return;
     try {
-      bank_.set_scale(name, factor);
+      bank_->set_scale(name, factor);
       loaded_[name].scale = factor;
     } catch (const UserError&) {
     }
@@ -177,11 +200,11 @@ class Walk {
 
   void merge() {
     if (!merged_.empty()) {
-      bank_.unmerge();
+      bank_->unmerge();
       merged_.clear();
     } else if (!loaded_.empty()) {
       std::string name = any(loaded_).first;
-      bank_.merge({name});
+      bank_->merge({name});
       merged_ = {name};
     }
     call();
@@ -192,21 +215,21 @@ class Walk {
     if (loaded_.empty() || !merged_.empty()) return;
     std::set<std::string> names = {any(loaded_).first, any(loaded_).first};
     at::AutoGradMode grad(true);
-    bank_.train({names.begin(), names.end()});
+    bank_->train({names.begin(), names.end()});
     std::vector<std::string> rows;
     for (int64_t i = 0; i < kRows; ++i) rows.push_back(any(names));
-    at::Tensor out = run_(input_, bank_.rows(rows));
+    at::Tensor out = run_(input_, bank_->rows(rows));
     compare(out.detach(), rows, "while training");
     out.pow(2).mean().backward();
     at::NoGradGuard no_grad;
     for (const std::string& name : names) {
-      for (const NamedTensor& parameter : bank_.parameters(name))
+      for (const NamedTensor& parameter : bank_->parameters(name))
         if (parameter.value().grad().defined()) parameter.value().sub_(parameter.value().grad(), 0.01);
       std::string directory = trained_ + "/" + name + std::to_string(++trainings_);
-      bank_.save(name, directory);
+      bank_->save(name, directory);
       loaded_[name].directory = directory;
     }
-    bank_.train({});
+    bank_->train({});
   }
 
   // What must not work leaves all as it was.
@@ -219,10 +242,10 @@ class Walk {
       }
       fail("something was not refused");
     };
-    must([&] { bank_.load("x.y", directories_[0]); });
-    must([&] { bank_.rows({"nobody"}); });
-    must([&] { bank_.load("n0", "/nowhere"); });
-    must([&] { bank_.remove("nobody"); });
+    must([&] { bank_->load("x.y", directories_[0]); });
+    must([&] { bank_->rows({"nobody"}); });
+    must([&] { bank_->load("n0", "/nowhere"); });
+    must([&] { bank_->remove("nobody"); });
     call();
   }
 
@@ -236,11 +259,65 @@ class Walk {
   }
 
   void call_rows() {
-    std::vector<std::string> rows;
-    for (int64_t i = 0; i < kRows; ++i) rows.push_back(loaded_.empty() || random_() % 4 == 0 ? kBase : any(loaded_).first);
+    std::vector<std::string> rows = some_rows();
     if (!merged_.empty()) return;
     at::NoGradGuard no_grad;
-    compare(run_(input_, bank_.rows(rows)), rows, "rows");
+    compare(run_(input_, bank_->rows(rows)), rows, "rows");
+  }
+
+  std::vector<std::string> some_rows() {
+    std::vector<std::string> rows;
+    for (int64_t i = 0; i < kRows; ++i) rows.push_back(loaded_.empty() || random_() % 4 == 0 ? kBase : any(loaded_).first);
+    return rows;
+  }
+
+  void keep_rows() {
+    std::vector<std::string> names = some_rows();
+    std::vector<size_t> births;
+    for (const std::string& name : names) births.push_back(name == kBase ? 0 : loaded_[name].birth);
+    if (kept_.size() < 8) kept_.push_back({bank_->rows(names), names, births, banks_});
+    else kept_[random_() % kept_.size()] = {bank_->rows(names), names, births, banks_};
+  }
+
+  bool are_valid(const Kept& kept) const {
+    bool is_valid = kept.bank == banks_;
+    for (size_t i = 0; is_valid && i < kept.names.size(); ++i) {
+      if (kept.names[i] == kBase) continue;
+      auto found = loaded_.find(kept.names[i]);
+      is_valid = found != loaded_.end() && found->second.birth == kept.births[i] && merged_.empty();
+    }
+    return is_valid;
+  }
+
+  void call_kept_rows() {
+    at::NoGradGuard no_grad;
+    auto must_refuse = [&](const Rows& rows, const char* what) {
+      try {
+        run_(input_, rows);
+      } catch (const UserError&) {
+        ++refused_;
+        return;
+      }
+      fail(std::string(what) + " were answered");
+    };
+    must_refuse(other_bank_.rows({"n0", kBase, kBase, kBase}), "rows of another model");
+    if (kept_.empty()) return;
+    const Kept& kept = kept_[random_() % kept_.size()];
+    if (!are_valid(kept)) return must_refuse(kept.rows, "rows of a bank or an adapter that is gone");
+    if (merged_.empty()) compare(run_(input_, kept.rows), kept.names, "kept rows");
+  }
+
+  // The model has no bank for a moment, in which it is the base, and then one that knows nothing of the old one's adapters.
+  void make_bank_again() {
+    if (!dies_) return;
+    disabled_.reset();
+    bank_.reset();
+    ++banks_;
+    loaded_.clear(), used_.clear(), merged_.clear();
+    call();
+    call_kept_rows();
+    bank_ = std::make_unique<Bank>(model_);
+    call();
   }
 
   std::vector<std::pair<std::string, double>> parts(const std::vector<std::string>& names) {
@@ -270,9 +347,12 @@ class Walk {
   }
 
   std::mt19937_64 random_;
+  bool dies_;
   std::vector<std::string> directories_;
   std::shared_ptr<Model> model_;
-  Bank bank_;
+  std::unique_ptr<Bank> bank_;
+  std::shared_ptr<Model> other_model_;
+  Bank other_bank_;
   decltype(compile(std::shared_ptr<Model>())) run_;
   at::Tensor input_;
   Oracle oracle_;
@@ -280,20 +360,23 @@ class Walk {
   std::map<std::string, Loaded> loaded_;
   std::vector<std::string> used_, merged_;
   std::optional<Bank::Disabled> disabled_;
-  size_t calls_ = 0, wrong_ = 0, trainings_ = 0;
+  std::vector<Kept> kept_;
+  size_t banks_ = 0, births_ = 0;
+  size_t calls_ = 0, refused_ = 0, wrong_ = 0, trainings_ = 0;
 };
 
 }  // namespace
 
 int main(int count, char** arguments) try {
-  if (count < 7) return std::fprintf(stderr, "adapters_walk BASE OPERATIONS SEED ADAPTER ADAPTER ADAPTER ...\n"), 2;
-  int operations = std::atoi(arguments[2]);
-  Walk walk(arguments[1], {arguments + 4, arguments + count}, std::strtoull(arguments[3], nullptr, 10));
+  if (count < 8) return std::fprintf(stderr, "adapters_walk stays|dies BASE OPERATIONS SEED ADAPTER ADAPTER ADAPTER ...\n"), 2;
+  int operations = std::atoi(arguments[3]);
+  Walk walk(arguments[2], {arguments + 5, arguments + count}, std::strtoull(arguments[4], nullptr, 10),
+            arguments[1] == std::string("dies"));
   walk.warm_up();
   size_t recorded = stats().recorded, graphs = stats().graphs;
   for (int i = 0; i < operations; ++i) walk.step();
-  std::printf("operations %d calls %zu wrong %zu recorded %zu graphs %zu\n", operations, walk.calls(), walk.wrong(),
-              stats().recorded - recorded, stats().graphs - graphs);
+  std::printf("operations %d calls %zu refused %zu wrong %zu recorded %zu graphs %zu\n", operations, walk.calls(), walk.refused(),
+              walk.wrong(), stats().recorded - recorded, stats().graphs - graphs);
   return walk.wrong() > 0;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());

@@ -62,6 +62,7 @@ CASES = {
     "loha": ("llama", dict(r=4, alpha=8, target_modules=QVD), dict(r=2)),
     "loha_conv2d": ("resnet", dict(r=4, alpha=8, target_modules=["convolution"]), dict(use_effective_conv2d=True)),
     "lokr": ("llama", dict(r=2, alpha=4, target_modules=QVD), dict(r=1, decompose_both=True)),
+    "lokr_factor": ("llama", dict(r=2, alpha=4, decompose_factor=16, target_modules=QVD), dict(decompose_factor=24, decompose_both=True)),
     "lokr_conv2d": ("resnet", dict(r=1, alpha=2, target_modules=["convolution"]), dict(use_effective_conv2d=True)),
     "oft": ("llama", dict(r=0, oft_block_size=8, target_modules=QVD), dict(num_cayley_neumann_terms=3)),
     "oft_exact": ("llama", dict(r=0, oft_block_size=8, use_cayley_neumann=False, target_modules=QVD), dict(block_share=True)),
@@ -77,6 +78,7 @@ CASES |= {
     "lora_saved": ("llama", dict(r=4, target_modules=["q_proj"], modules_to_save=["lm_head"]), dict(r=2, modules_to_save=["lm_head", "mlp"])),
     "lora_biases": ("llama_bias", dict(r=4, target_modules=["q_proj", "down_proj"], bias="all"), dict(bias="lora_only")),
     "lora_tokens": ("llama", dict(r=4, target_modules=["q_proj"], trainable_token_indices=[5, 9, 33]), dict(trainable_token_indices=[7])),
+    "lora_tokens_head": ("llama", dict(r=4, target_modules=["q_proj"], trainable_token_indices={"embed_tokens": [5, 9], "lm_head": [9, 33]}), {}),
     "lora_tied_tokens": ("gpt2", dict(r=4, fan_in_fan_out=True, target_modules=["c_attn"], trainable_token_indices=[5, 9, 33]), {}),
     "lora_embed_tokens": ("llama", dict(r=4, target_modules=["embed_tokens", "lm_head"]), dict(r=2)),
 }

@@ -21,6 +21,7 @@ SOURCES = {
     "lora_bias": ("llama_bias", peft.LoraConfig, dict(r=4, lora_bias=True, target_modules=["q_proj"]), {}),
     "ia3": ("llama", peft.IA3Config, dict(target_modules=["k_proj", "down_proj"], feedforward_modules=["down_proj"]), {}),
     "ranks": ("llama", peft.LoraConfig, dict(r=4, target_modules=["q_proj"]), dict(r=2)),
+    "layers": ("llama", peft.LoraConfig, dict(r=4, target_modules=["q_proj"], layers_to_transform=[1]), dict(target_modules=["q_proj", "v_proj"], layers_to_transform=[0, 1])),
     "oft": ("llama", peft.OFTConfig, dict(r=0, oft_block_size=8, target_modules=["q_proj"]), {}),
 }
 
@@ -90,6 +91,14 @@ def test_sum(sources, tmp_path, name, kind):
 @pytest.mark.parametrize("kind", ["ties", "dare_ties"])
 def test_sign_by_frequency(sources, tmp_path, kind):
     compare(ours(sources, "llama", tmp_path, kind, sign="frequency"), tmp_path, theirs(sources, "llama", kind, sign="frequency"))
+
+
+@pytest.mark.parametrize("kind", ["linear", "cat", "svd"])
+def test_different_layers(sources, tmp_path, kind):
+    """As in PEFT the sum has the layers of the first adapter's layers_to_transform; what is left out is warned of."""
+    done = ours(sources, "layers", tmp_path, kind)
+    compare(done, tmp_path, theirs(sources, "layers", kind))
+    assert "layers.0.self_attn.q_proj" in done.stderr
 
 
 def test_ia3(sources, tmp_path):

@@ -44,7 +44,7 @@ def one_of_rank_16(number):
 
 
 VARIANTS = dict(alora_invocation_tokens=[1, 2], arrow_config={"top_k": 1}, use_bdlora={"nblocks": 2}, velora_config={"a": 1}, monteclora_config={"a": 1}, kasa_config={"beta": 1},
-                use_qalora=True, eva_config={"rho": 2}, corda_config={"a": 1}, loftq_config={"loftq_bits": 4}, lora_ga_config={"a": 1}, layer_replication=[[0, 2]], target_parameters=["experts.w"],
+                use_qalora=True, corda_config={"a": 1}, loftq_config={"loftq_bits": 4}, lora_ga_config={"a": 1}, layer_replication=[[0, 2]], target_parameters=["experts.w"],
                 megatron_config={"a": 1}, ensure_weight_tying=True)
 # A case of the goldens, what is done to the first adapter, and what the refusal names.
 REFUSED = {

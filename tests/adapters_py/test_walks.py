@@ -29,11 +29,19 @@ def directories(goldens):
 
 def test_walk(goldens, directories):
     """A6, R8, R10: random operations of all methods; no answer is stale, nothing is recorded."""
-    done = subprocess.run([TOOLS / "adapters_walk", goldens / "base/llama", OPERATIONS, "1", *directories], capture_output=True, text=True)
+    done = subprocess.run([TOOLS / "adapters_walk", "stays", goldens / "base/llama", OPERATIONS, "1", *directories], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     words = dict(zip(*[iter(done.stdout.split("\n")[-2].split())] * 2))
     assert words["wrong"] == words["recorded"] == words["graphs"] == "0", done.stdout
     assert int(words["calls"]) > int(OPERATIONS) // 4
+
+
+def test_walk_with_lifetimes(goldens, directories):
+    """Banks die while rows of them exist, adapters are removed and loaded again: rows that are no longer valid are refused, never answered."""
+    done = subprocess.run([TOOLS / "adapters_walk", "dies", goldens / "base/llama", OPERATIONS, "2", *directories], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    words = dict(zip(*[iter(done.stdout.split("\n")[-2].split())] * 2))
+    assert words["wrong"] == "0" and int(words["refused"]) > int(OPERATIONS) // 20, done.stdout
 
 
 def test_threads(goldens):

@@ -1,6 +1,6 @@
 // libFuzzer: bytes are a tokenizer.json; one that loads encodes and decodes short texts. A refusal is fine, anything else is not.
 //   clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -Isrc -Iinclude tests/fuzzers/fuzz_tokenizer.cpp src/tokens/*.cpp
-//   src/base/error.cpp -lpcre2-8 -lutf8proc -o fuzz_tokenizer
+//   src/regex/*.cpp src/base/error.cpp -lpcre2-8 -lutf8proc -o fuzz_tokenizer
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

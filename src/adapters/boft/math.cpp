@@ -12,6 +12,7 @@ class Boft : public PartOf<Boft, Turn> {
  public:
   Boft(at::Tensor blocks, at::Tensor scales) : blocks_(std::move(blocks)), scales_(std::move(scales)) {}
 
+  const char* method() const override { return "BOFT"; }
   std::vector<Slot> slots() override { return {{"boft_R", &blocks_}, {"boft_s", &scales_}}; }
   bool turns_in_reverse() const override { return true; }
   // The blocks' turns.

@@ -11,6 +11,7 @@ class Hra : public PartOf<Hra, Turn> {
  public:
   Hra(at::Tensor directions, bool makes_orthogonal) : directions_(std::move(directions)), makes_orthogonal_(makes_orthogonal) {}
 
+  const char* method() const override { return "HRA"; }
   std::vector<Slot> slots() override { return {{"hra_u", &directions_}}; }
   bool turns_in_reverse() const override { return true; }
   // The directions, each of length 1.

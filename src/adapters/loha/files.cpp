@@ -20,8 +20,8 @@ Loaded load_loha(const formats::Config& config, Files& files, const Chosen& chos
     return make_loha(first, factor("2"), loha.scale(layer.path));
   });
   auto paths = chosen.paths();
-  loha.ranks.need_matches(paths);
-  loha.alphas.need_matches(paths);
+  loha.ranks.check_matches(paths, chosen.unmatched);
+  loha.alphas.check_matches(paths, chosen.unmatched);
   return out;
 }
 

@@ -11,8 +11,7 @@ LokrConfig::LokrConfig(const formats::Config& config)
 
 std::pair<int64_t, int64_t> LokrConfig::factors(int64_t number) const {
   if (decompose_factor > 0 && number % decompose_factor == 0) {
-    int64_t other = number / decompose_factor;
-    return {std::min(decompose_factor, other), std::max(decompose_factor, other)};
+    return {decompose_factor, number / decompose_factor};  // In this order, even if the first is the larger.
   }
   int64_t most = decompose_factor < 0 ? number : decompose_factor, m = 1, n = number, sum = m + n;
   while (m < n) {

@@ -27,8 +27,8 @@ Loaded load_lokr(const formats::Config& config, Files& files, const Chosen& chos
     return make_lokr(first, second, lokr.scale(layer.path));
   });
   auto paths = chosen.paths();
-  lokr.ranks.need_matches(paths);
-  lokr.alphas.need_matches(paths);
+  lokr.ranks.check_matches(paths, chosen.unmatched);
+  lokr.alphas.check_matches(paths, chosen.unmatched);
   return out;
 }
 

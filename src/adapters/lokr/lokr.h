@@ -7,7 +7,8 @@ namespace tenon::adapters {
 
 struct LokrConfig : LycorisConfig {
   explicit LokrConfig(const formats::Config& config);
-  // A number as a product of two, the smaller first, as near to each other as decompose_factor lets them be.
+  // A number as a product of two, as PEFT factors it: by decompose_factor first if that divides the number, else the smaller first and as
+  // near to each other as decompose_factor lets them be.
   std::pair<int64_t, int64_t> factors(int64_t number) const;
 
   bool decompose_both;

@@ -6,8 +6,8 @@ Loaded load_lora(const formats::Config& config, Files& files, const Chosen& chos
   LoraConfig lora(config);
   Loaded out = chosen.load([&](const Layer& layer) { return make_lora(lora, files, layer); });
   auto paths = chosen.paths();
-  lora.ranks.need_matches(paths);
-  lora.alphas.need_matches(paths);
+  lora.ranks.check_matches(paths, chosen.unmatched);
+  lora.alphas.check_matches(paths, chosen.unmatched);
   return out;
 }
 

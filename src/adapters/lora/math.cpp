@@ -35,16 +35,33 @@ class Lora : public Part {
   double scale_;
 };
 
-class LoraLinear : public PartOf<LoraLinear, Lora> {
+// With a bias on B, or without.
+class BiasedLora : public Lora {
  public:
-  LoraLinear(at::Tensor a, at::Tensor b, at::Tensor bias, double scale)
-      : PartOf(std::move(a), std::move(b), scale), bias_(std::move(bias)) {}
+  BiasedLora(at::Tensor a, at::Tensor b, at::Tensor bias, double scale) : Lora(std::move(a), std::move(b), scale), bias_(std::move(bias)) {}
 
   std::vector<Slot> slots() override {
     std::vector<Slot> out = Lora::slots();
     if (bias_.defined()) out.push_back({"lora_B.bias", &bias_});
     return out;
   }
+  Base merged(const Layer& layer, double factor) const override {
+    Base out = Lora::merged(layer, factor);
+    if (!bias_.defined()) return out;
+    if (!layer.base.bias.defined())
+      throw UserError(ErrorCode::adapter,
+                      layer.path + " has no bias that lora_bias could be merged into. Use the adapter without merging.");
+    out.bias = layer.base.bias + (bias_ * (scale_ * factor)).to(layer.base.bias.scalar_type());
+    return out;
+  }
+
+ protected:
+  at::Tensor bias_;  // Of B; may be undefined.
+};
+
+class LoraLinear : public PartOf<LoraLinear, BiasedLora> {
+ public:
+  using PartOf::PartOf;
   bool has_low_rank() const override { return !bias_.defined() && a_.scalar_type() == at::kFloat; }
   LowRank low_rank(double factor) const override { return {a_, b_, {}, {}, scale_ * factor}; }
   at::Tensor added(const at::Tensor& x, const Layer&) const override {
@@ -54,20 +71,10 @@ class LoraLinear : public PartOf<LoraLinear, Lora> {
     at::Tensor out = b_.matmul(a_) * (scale_ * factor);
     return layer.kind == Kind::turned_linear ? out.t() : out;
   }
-  Base merged(const Layer& layer, double factor) const override {
-    Base out = Lora::merged(layer, factor);
-    if (!bias_.defined()) return out;
-    if (!layer.base.bias.defined()) throw UserError(ErrorCode::adapter, layer.path + " has no bias that lora_bias could be merged into");
-    out.bias = layer.base.bias + (bias_ * (scale_ * factor)).to(layer.base.bias.scalar_type());
-    return out;
-  }
 
  protected:
   // As the loop for low ranks reads them.
   void settle() override { a_ = by_columns(a_), b_ = by_columns(b_); }
-
- private:
-  at::Tensor bias_;  // of B
 };
 
 class LoraEmbedding : public PartOf<LoraEmbedding, Lora> {
@@ -78,11 +85,11 @@ class LoraEmbedding : public PartOf<LoraEmbedding, Lora> {
   at::Tensor delta(const Layer&, double factor) const override { return (b_.matmul(a_) * (scale_ * factor)).t(); }
 };
 
-class LoraConv2d : public PartOf<LoraConv2d, Lora> {
+class LoraConv2d : public PartOf<LoraConv2d, BiasedLora> {
  public:
   using PartOf::PartOf;
   at::Tensor added(const at::Tensor& x, const Layer& layer) const override {
-    return at::conv2d(at::conv2d(x.to(a_.scalar_type()), a_, {}, layer.stride, layer.padding), b_);
+    return at::conv2d(at::conv2d(x.to(a_.scalar_type()), a_, {}, layer.stride, layer.padding), b_, bias_);
   }
   at::Tensor delta(const Layer& layer, double factor) const override {
     return (b_.flatten(1).matmul(a_.flatten(1)) * (scale_ * factor)).view(layer.base.weight.sizes());
@@ -103,6 +110,7 @@ class Dora : public PartOf<Dora> {
     return out;
   }
   bool acts_alone() const override { return true; }
+  const char* method() const override { return "DoRA"; }
   bool uses_base(const Layer&) const override { return true; }
   // Trained length by present length, one an output. The present length is no function of what is trained, by definition.
   at::Tensor ready(const Layer& layer, double factor) const override {
@@ -147,12 +155,13 @@ std::shared_ptr<const Lora> make_plain(const LoraConfig& config, Files& files, c
   auto sizes = layer.base.weight.sizes();
   int64_t r = config.rank(layer.path);
   double scale = config.scale(layer.path);
+  auto bias = [&] { return config.bias_on_b ? files.take(at + "lora_B.bias", {layer.outputs()}) : at::Tensor(); };
   switch (layer.kind) {
     case Kind::linear:
     case Kind::turned_linear: {
       at::Tensor a = files.take_by_columns(at + "lora_A.weight", r, layer.inputs());
       at::Tensor b = files.take_by_columns(at + "lora_B.weight", layer.outputs(), r);
-      return std::make_shared<LoraLinear>(a, b, config.bias_on_b ? files.take(at + "lora_B.bias", {layer.outputs()}) : at::Tensor(), scale);
+      return std::make_shared<LoraLinear>(a, b, bias(), scale);
     }
     case Kind::embedding: {
       if (config.bias_on_b) throw UserError(ErrorCode::adapter, layer.path + ": lora_bias does not go with an embedding");
@@ -161,7 +170,7 @@ std::shared_ptr<const Lora> make_plain(const LoraConfig& config, Files& files, c
     }
     case Kind::conv2d: {
       at::Tensor a = files.take(at + "lora_A.weight", {r, sizes[1], sizes[2], sizes[3]});
-      return std::make_shared<LoraConv2d>(a, files.take(at + "lora_B.weight", {sizes[0], r, 1, 1}), scale);
+      return std::make_shared<LoraConv2d>(a, files.take(at + "lora_B.weight", {sizes[0], r, 1, 1}), bias(), scale);
     }
     default:
       refuse_layer(layer, "LoRA");

@@ -17,6 +17,7 @@ class Oft : public PartOf<Oft, Turn> {
  public:
   Oft(at::Tensor upper, int64_t inputs, const OftConfig& config) : upper_(std::move(upper)), inputs_(inputs), config_(config) {}
 
+  const char* method() const override { return "OFT"; }
   std::vector<Slot> slots() override { return {{"oft_R.weight", &upper_}}; }
   // The blocks' turns.
   at::Tensor ready(const Layer&, double) const override {

@@ -4,6 +4,8 @@
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "models/inputs.h"
+
 namespace tenon::models {
 
 BertEmbeddings::BertEmbeddings(const BertConfig& c, const Weights& from)
@@ -84,6 +86,8 @@ BertBody::BertBody(const BertConfig& c, const Weights& from, bool pools)
 }
 
 at::Tensor BertBody::forward(const at::Tensor& ids, const at::Tensor& mask, const at::Tensor& types) const {
+  check_text(ids, mask, types);
+  check_length(ids, embeddings.positions());
   at::Tensor x = embeddings.forward(ids, types);
   return encoder_.forward(x, mask.defined() ? padding_mask(mask, x.scalar_type()) : mask);
 }

@@ -16,6 +16,7 @@ class BertEmbeddings : public Module {
  public:
   BertEmbeddings(const BertConfig& config, const Weights& from);
   at::Tensor forward(const at::Tensor& ids, const at::Tensor& types) const;
+  int64_t positions() const { return position_embeddings_.weight.size(0); }
   Embedding word_embeddings;
 
  private:

@@ -2,6 +2,8 @@
 
 #include <ATen/ops/dropout.h>
 
+#include "models/inputs.h"
+
 namespace tenon::models {
 
 using Stored = Linear::Stored;
@@ -59,6 +61,7 @@ Gpt2Transformer::Gpt2Transformer(const Gpt2Config& c, const Weights& from)
 }
 
 at::Tensor Gpt2Transformer::forward(const at::Tensor& ids, const Places& places) const {
+  check_length(ids, wpe.weight.size(0));
   at::Tensor x = at::dropout(wte.forward(ids) + wpe.forward(places.positions), dropout_, is_training());
   for (const auto& block : h_) x = block->forward(x, places);
   return ln_f_.forward(x);

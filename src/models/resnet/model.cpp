@@ -3,6 +3,8 @@
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/max_pool2d.h>
 
+#include "models/inputs.h"
+
 namespace tenon::models {
 
 namespace {
@@ -110,15 +112,17 @@ class ResnetBody : public Module {
 class Resnet : public Model {
  public:
   Resnet(const ResnetConfig& c, const Weights& from)
-      : resnet_(c, from / "resnet"), classifier_("1", from / "classifier" / 1, c.widths.back(), c.labels, true) {
+      : channels_(c.channels), resnet_(c, from / "resnet"), classifier_("1", from / "classifier" / 1, c.widths.back(), c.labels, true) {
     put_child("resnet", resnet_), put_child("classifier", classifier_);
   }
   at::Tensor compute(const at::Tensor& pixels, const at::Tensor&, const at::Tensor&) override {
+    check_pixels(pixels, channels_);
     at::Tensor x = resnet_.forward(pixels.to(classifier_.inner.weight.scalar_type()));
     return classifier_.inner.forward(x.flatten(1));
   }
 
  private:
+  int64_t channels_;
   ResnetBody resnet_;
   Named<Linear> classifier_;
 };

@@ -4,6 +4,7 @@
 #include <ATen/ops/dropout.h>
 
 #include "base/error.h"
+#include "models/inputs.h"
 
 namespace tenon::models {
 
@@ -123,19 +124,20 @@ class VitBody : public Module {
 class Vit : public Model {
  public:
   Vit(const VitConfig& c, const Weights& from)
-      : image_(c.image), vit_(c, from / "vit"), classifier_(from / "classifier", c.width, c.labels, true) {
+      : image_(c.image), channels_(c.channels), vit_(c, from / "vit"), classifier_(from / "classifier", c.width, c.labels, true) {
     put_child("vit", vit_), put_child("classifier", classifier_);
   }
   at::Tensor compute(const at::Tensor& pixels, const at::Tensor&, const at::Tensor&) override {
-    if (pixels.dim() != 4 || pixels.size(2) != image_ || pixels.size(3) != image_)
+    check_pixels(pixels, channels_);
+    if (pixels.size(2) != image_ || pixels.size(3) != image_)
       throw UserError(ErrorCode::shape, "a ViT for images of " + std::to_string(image_) + " x " + std::to_string(image_) +
-                                            " pixels was given a tensor of another shape; resize the images");
+                                            " pixels was given a tensor of another shape. Resize the images.");
     return classifier_.forward(vit_.forward(pixels).select(1, 0));
   }
   std::string file_name(const std::string& name) const override { return vit_file_name(name); }
 
  private:
-  int64_t image_;
+  int64_t image_, channels_;
   VitBody vit_;
   Linear classifier_;
 };
