@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Writes docs/reference/*.md from the .def tables; --check only says whether they are stale."""
+import json
 import pathlib
 import re
 import sys
@@ -21,7 +22,26 @@ def table(title, path, header, body):
     return "\n".join(lines) + "\n"
 
 
+def measured():
+    """What tools/prove measured last, in whole runs, beside its bars."""
+    lines = [NOTE.format("tools/claims and docs/results") + "# Measured\n", "`tools/prove TOPIC` measures these again.\n"]
+    for path in sorted((ROOT / "docs/results").glob("*.json")):
+        table = json.loads((ROOT / f"tools/claims/{path.name}").read_text())
+        figures = json.loads(path.read_text())
+        lines += [f"## {path.stem}", table["about"] + ".\n", "| claim | measured | bar | |", "|---|---|---|---|"]
+        for claim in table["claims"]:
+            figure = figures.get(claim["measure"])
+            low = "at_least" in claim
+            bar = claim["at_least"] if low else claim["at_most"]
+            holds = figure is not None and (figure >= bar if low else 0 <= figure <= bar)
+            shown = "not measured" if figure is None else f"{figure:,.6g} {claim['unit']}"
+            lines.append(f"| {claim['name']} | {shown} | {'at least' if low else 'at most'} {bar:,} | {'holds' if holds else 'falls short'} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 PAGES = {
+    "measured.md": measured(),
     "errors.md": table("Errors", "src/base/errors.def", ["code", "meaning"], rows("src/base/errors.def", "TENON_ERROR")),
     "guards.md": table("Guards", "src/capture/guards.def", ["guard", "what must be as it was recorded"],
                        rows("src/capture/guards.def", "TENON_GUARD")),

@@ -90,7 +90,11 @@ size_t with_guard(size_t bytes) { return whole_pages(bytes) + kPage; }
 }  // namespace
 
 bool addresses_are_available() { return Reservation::get().exists(); }
-bool is_reserved(const void* address) { return Reservation::get().contains(address); }
+
+bool is_reserved(const void* address) {
+  static const Reservation& reservation = Reservation::get();
+  return reservation.contains(address);
+}
 
 AddressSpan reserve_addresses(size_t bytes) {
   AddressSpan span = Reservation::get().take(with_guard(bytes));

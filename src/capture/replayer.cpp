@@ -269,10 +269,14 @@ bool Replayer::can_wait(const TapeOp& entry) {
 // False if nobody would tell when somebody looks at it.
 bool Replayer::is_ready(Slot& slot) {
   if (slot.owed) return true;
-  bool pends_elsewhere = !slot.is_withdrawn && is_reserved(slot.impl->data());
-  if (pends_elsewhere) announce_to_others(slot, Access::read);
-  if (!slot.is_withdrawn && is_reserved(slot.impl->data())) return false;
-  if (!slot.armed) slot.armed = bridge::arm(slot.impl);
+  if (!slot.armed) {
+    // Contents that another thread's replay still has to compute. From then on that replay announces what it does.
+    if (!slot.is_withdrawn && is_reserved(slot.impl->data())) {
+      announce_to_others(slot, Access::read);
+      if (is_reserved(slot.impl->data())) return false;
+    }
+    slot.armed = bridge::arm(slot.impl);
+  }
   bool changed = slot.waiting && slot.real >= 0 && real(slot).snapshot &&
                  std::memcmp(real(slot).snapshot.get(), memory_of(slot.impl), slot.impl->nbytes()) != 0;
   if (changed) flush();
@@ -283,7 +287,9 @@ bool Replayer::may_be_written_later(Slot& slot) {
   if (slot.owed || slot.is_withdrawn) return true;
   if (slot.handed_out || slot.read_out || slot.overlaps || !owns_memory(slot)) return false;
   if (other_replays_exist()) announce_to_others(slot, Access::write);
-  slot.pointer = find_withdrawable(slot.impl);
+  size_t number = static_cast<size_t>(&slot - slots_.data());
+  if (tables_.pointers.size() <= number) tables_.pointers.resize(slots_.size());
+  slot.pointer = find_withdrawable(slot.impl, tables_.pointers[number]);
   return slot.pointer && may_withdraw(*slot.pointer);
 }
 

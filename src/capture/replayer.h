@@ -155,6 +155,7 @@ class Replayer : public Listener, public PendingReplay {
     CallMemory memory;
     AddressArena addresses;
     MemoryRanges ranges;
+    std::vector<FoundPointer> pointers;  // by storage, of the last call
   };
   static Tables& spare_tables();
   Tables tables_ = std::exchange(spare_tables(), {});

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "base/pointer_map.h"
@@ -19,8 +20,21 @@ constexpr uint32_t kFirstWritesAtOnce = 64, kMaxWritesAtOnce = 1 << 14;
 
 }  // namespace
 
+// Held for a moment by the thread that withdraws, restores or shows. A mutex would cost a training step more.
+class Busy {
+ public:
+  explicit Busy(std::atomic_flag& flag) : flag_(flag) {
+    while (flag_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
+  }
+  ~Busy() { flag_.clear(std::memory_order_release); }
+
+ private:
+  std::atomic_flag& flag_;
+};
+
 class Withdrawable {
  public:
+  std::atomic_flag busy;  // over the rest
   c10::weak_intrusive_ptr<c10::StorageImpl> storage;
   AddressSpan span;
   c10::DataPtr memory;  // while the pointer is withdrawn
@@ -51,6 +65,7 @@ struct Table {
   std::vector<std::unique_ptr<Withdrawable>> entries;  // null where one is gone
   std::map<const char*, Withdrawable*> by_address;
   size_t sweep_at = 64;
+  std::atomic<uint64_t> removals{0};
 
   static Table& get() {
     static Table* table = new Table;
@@ -90,6 +105,7 @@ struct Table {
     numbers.erase(storage);
     by_address.erase(entry->span.begin);
     entries[number].reset();
+    ++removals;
   }
 
   // Leaves out storages that are gone. An entry holds its storage weakly, so no new one has the same address.
@@ -106,16 +122,22 @@ struct Table {
       kept.push_back(std::move(entry));
     }
     entries = std::move(kept);
+    ++removals;
     sweep_at = std::max<size_t>(64, 2 * entries.size());
   }
 };
 
 }  // namespace
 
-Withdrawable* find_withdrawable(c10::StorageImpl* storage) {
+Withdrawable* find_withdrawable(c10::StorageImpl* storage, FoundPointer& last) {
   Table& table = Table::get();
+  // The storage is alive, so its entry is removed only if it was resized.
+  bool known = last.storage == storage && last.removals == table.removals.load() && last.pointer->span.bytes == storage->nbytes();
+  if (known) return last.pointer;
   std::lock_guard lock(table.mutex);
-  return table.find_or_add(storage);
+  last = {storage, table.find_or_add(storage), table.removals.load()};
+  if (!last.pointer) last.storage = nullptr;
+  return last.pointer;
 }
 
 bool may_withdraw(Withdrawable& pointer) {
@@ -126,7 +148,7 @@ bool may_withdraw(Withdrawable& pointer) {
 }
 
 bool withdraw(Withdrawable& pointer) {
-  std::lock_guard lock(Table::get().mutex);
+  Busy busy(pointer.busy);
   if (pointer.withdrawn || pointer.at_once > 0) return false;
   pointer.take_copy_away();
   pointer.withdrawn = true;
@@ -138,8 +160,8 @@ bool withdraw(Withdrawable& pointer) {
 }
 
 void restore(c10::ArrayRef<Withdrawable*> pointers) {
-  std::lock_guard lock(Table::get().mutex);
   for (Withdrawable* pointer : pointers) {
+    Busy busy(pointer->busy);
     pointer->storage._unsafe_get_target()->_mutable_data_ptr_no_checks() = std::move(pointer->memory);
     pointer->withdrawn = false;
     pointer->take_copy_away();  // what it shows is older than this
@@ -152,7 +174,9 @@ const void* memory_of(const c10::StorageImpl* storage) {
   Table& table = Table::get();
   std::lock_guard lock(table.mutex);
   Withdrawable* entry = table.find(storage);
-  return entry && entry->withdrawn ? entry->memory.get() : storage->data();
+  if (!entry) return storage->data();
+  Busy busy(entry->busy);
+  return entry->withdrawn ? entry->memory.get() : storage->data();
 }
 
 void note_use_by_other_thread(c10::StorageImpl* storage) {
@@ -160,6 +184,7 @@ void note_use_by_other_thread(c10::StorageImpl* storage) {
   std::lock_guard lock(table.mutex);
   Withdrawable* entry = table.find(storage);
   if (!entry) return;
+  Busy busy(entry->busy);
   entry->at_once = entry->next_at_once;
   entry->next_at_once = std::min(2 * entry->next_at_once, kMaxWritesAtOnce);
 }
@@ -178,6 +203,7 @@ bool serve_withdrawn(const Fault& fault) {
   std::lock_guard lock(table.mutex);
   Withdrawable* entry = table.find(fault.address);
   if (!entry || entry->storage._unsafe_get_target() != storage.get()) return false;
+  Busy busy(entry->busy);
   // Withdrawn again already, by a program that does not lock: the contents are what they were before.
   const void* memory = entry->withdrawn ? entry->memory.get() : storage->data();
   entry->shown = map_copy(entry->span, memory, fault.is_write);

@@ -15,8 +15,15 @@ namespace tenon::capture {
 // The pointer of one storage. It stays the same object for as long as the storage lives.
 class Withdrawable;
 
+// What was found for a storage last time. It need not be looked up again while nothing was removed.
+struct FoundPointer {
+  const c10::StorageImpl* storage = nullptr;
+  Withdrawable* pointer = nullptr;
+  uint64_t removals = 0;
+};
+
 // Null if no addresses are left for it.
-Withdrawable* find_withdrawable(c10::StorageImpl* storage);
+Withdrawable* find_withdrawable(c10::StorageImpl* storage, FoundPointer& last);
 // False if ops that write the storage must run at once: another replay has withdrawn its pointer, or another
 // thread has used it while it was withdrawn. After the latter the next writes run at once, and ever more of them
 // the more often it happens.
