@@ -10,6 +10,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "base/error.h"
@@ -95,7 +96,6 @@ class Progress {
     if (was_shown_) std::fprintf(stderr, "\n");
   }
   void step(size_t by = 1) {
-    std::lock_guard lock(mutex_);
     done_ += by;
     if (!is_shown_ || std::chrono::steady_clock::now() - start_ < std::chrono::seconds(1)) return;
     was_shown_ = true;
@@ -106,7 +106,6 @@ class Progress {
   size_t all_, done_ = 0;
   const char* what_;
   bool is_shown_, was_shown_ = false;
-  std::mutex mutex_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
@@ -118,15 +117,11 @@ std::vector<CodePointer> compile_all(const std::vector<loops::Lowered>& lowered,
     if (first.emplace(keys[i], i).second) work.push_back(i);
   std::vector<CodePointer> out(keys.size());
   std::atomic<size_t> next{0};
-  Progress progress(work.size(), "kernels compiled");
   std::mutex mutex;
   std::exception_ptr failure;
   auto compile = [&] {
     try {
-      for (size_t w; (w = next++) < work.size();) {
-        out[work[w]] = all_codes().get(keys[work[w]], lowered[work[w]].kernel, tier);
-        progress.step();
-      }
+      for (size_t w; (w = next++) < work.size();) out[work[w]] = all_codes().get(keys[work[w]], lowered[work[w]].kernel, tier);
     } catch (...) {
       std::lock_guard lock(mutex);
       failure = std::current_exception();
@@ -195,12 +190,12 @@ std::vector<Explanation::Call> left_to_aten(const ir::Graph& fused) {
 // A result that a graph's input is to hold in the end may be written there at once; whether it is, the
 // planner decides.
 void mark_writes(Native& native) {
+  std::set<std::pair<ir::ValueId, ir::ValueId>> backs;  // input and value
+  for (const ir::WriteBack& write : native.graph.write_backs) backs.emplace(write.input, write.value);
   for (ir::Node& node : native.graph.nodes) {
     if (!ir::is_fused(node)) continue;
     for (auto [after, before] : native.may_share[ir::group_of(node)]) {
-      const auto& backs = native.graph.write_backs;
-      bool is_wanted =
-          std::any_of(backs.begin(), backs.end(), [&](const ir::WriteBack& w) { return w.input == before && w.value == after; });
+      bool is_wanted = backs.count({before, after}) > 0;
       bool is_free = std::none_of(node.writes.begin(), node.writes.end(),
                                   [&](const ir::Node::Write& w) { return w.before == before || w.after == after; });
       if (!is_wanted || !is_free || native.graph.values[before].type != native.graph.values[after].type) continue;
