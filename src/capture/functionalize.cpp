@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "bridge/convert.h"
 #include "ir/graph/overlap.h"
+#include "ops/table.h"
 
 namespace tenon::capture {
 namespace {
@@ -623,7 +624,9 @@ class Functionalizer {
       const ir::Node& node = g.nodes[i];
       bool grad = false;
       ir::for_each_operand(node, [&](ValueId id) { grad |= g.values[id].requires_grad; });
-      if (grad && !node.no_grad && node.op != "aten::detach")
+      const ops::Facts* facts = ops::find(node.op);
+      bool makes_plain = node.op == "aten::detach" || (facts && facts->birth);  // `empty_like` takes sizes alone
+      if (grad && !node.no_grad && !makes_plain)
         ir::for_each_definition(node, [&](ValueId id) { g.values[id].requires_grad |= g.values[id].type.dtype <= ir::DType::bf16; });
     }
   }

@@ -101,6 +101,12 @@ class Collector {
 void collect_ivalue(Leaves& out, const c10::IValue& value) { Collector(out).value(value); }
 void collect_object(Leaves& out, const c10::ivalue::Object& object) { Collector(out).object(object); }
 
+at::Tensor stand_in() {
+  static const at::Tensor empty = at::detail::make_tensor<c10::TensorImpl>(c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                                                           caffe2::TypeMeta::Make<float>(), c10::Device(c10::kCPU));
+  return empty;
+}
+
 void find_tensors(c10::SmallVectorImpl<at::Tensor*>& out, c10::IValue& value) {
   // Elements are shared by all copies of a container; unshare_ivalue() comes before any change that others must not see.
   auto inside = [&](const c10::IValue& element) { find_tensors(out, const_cast<c10::IValue&>(element)); };

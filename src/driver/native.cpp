@@ -14,8 +14,10 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/warn.h"
 #include "capture/listener.h"
 #include "driver/kernel_check.h"
+#include "driver/stats.h"
 #include "ir/loop/parse.h"
 #include "ir/loop/print.h"
 #include "ir/loop/verify.h"
@@ -277,7 +279,7 @@ runtime::KernelStep make_call(const ir::Graph& graph, const ir::Group& group) {
   runtime::KernelStep step;
   Native fused = make_native(*group.call, {}, std::make_shared<Quarantine>());
   step.call = [call = interpret(fused, {}, /*keeps_memory=*/false), ops = interpret(ir::subgraph(graph, group)),
-               outputs = group.outputs.size()](std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) {
+               outputs = group.outputs.size(), name = name_of(*group.call)](std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) {
     try {
       std::vector<at::Tensor> results = call->run(inputs, runtime::RunMode::kernels, scalars);
       if (results.size() == outputs || tells_yes(results.back())) {
@@ -287,6 +289,9 @@ runtime::KernelStep make_call(const ir::Graph& graph, const ir::Group& group) {
     } catch (const std::exception& error) {  // what the program's own ops say of it is what it is told
       std::vector<at::Tensor> results = ops->run(std::move(inputs), runtime::RunMode::kernels, scalars);
       if (checks_all()) throw InternalError(std::string("a pattern fails where its ops do not: ") + error.what());
+      ++counters().internal_errors;
+      warn_once("pattern " + name, "a group of ops as one call of " + name + " fails where the ops themselves do not, and takes longer: " +
+                                       error.what() + ". This is a fault of Tenon: please report it. TENON_SKIP_PASS=fuse avoids it.");
       return results;
     }
     return ops->run(std::move(inputs), runtime::RunMode::kernels, scalars);

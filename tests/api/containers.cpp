@@ -19,7 +19,7 @@ using Named = std::unordered_map<std::string, Tensor>;
 
 class Containers : public testing::TestWithParam<Trust> {
  protected:
-  Options options() { return {.trust = GetParam()}; }
+  Options options() { return {.backend = "aten", .trust = GetParam()}; }
 
   template <class Compiled>
   static void expect_answered(const Compiled& fast) {

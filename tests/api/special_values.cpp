@@ -37,15 +37,14 @@ TEST(SpecialValues, Gelu) {
       auto gelu = [&](Tensor x) { return torch::gelu(x, approximate); };
       auto fast = tenon::compile([&](Tensor x) { return gelu(x) * 1.5; }, {.trust = Trust::pure});
       Tensor values = special(type);
-      for (int call = 0; call < 4; ++call) {
-        Tensor got = run(fast, values);
-        for (int64_t i = 0; i < values.numel(); ++i) {
-          Tensor expected = run([&](Tensor x) { return gelu(x) * 1.5; }, values.slice(0, i, i + 1));
-          EXPECT_TRUE(torch::allclose(expected.flatten(), got.select(1, i), 1e-2, 1e-6, /*equal_nan=*/true))
-              << approximate << " " << type << " " << values[i].item<double>() << ": " << expected << got.select(1, i);
-        }
-      }
+      for (int call = 0; call < 3; ++call) run(fast, values);
+      Tensor got = run(fast, values);
       EXPECT_GE(tenon::explain(fast).answered, 1u);
+      for (int64_t i = 0; i < values.numel(); ++i) {
+        Tensor expected = run([&](Tensor x) { return gelu(x) * 1.5; }, values.slice(0, i, i + 1));
+        EXPECT_TRUE(torch::allclose(expected.flatten(), got.select(1, i), 1e-2, 1e-6, /*equal_nan=*/true))
+            << approximate << " " << type << " " << values[i].item<double>() << ": " << expected << got.select(1, i);
+      }
     }
 }
 

@@ -81,6 +81,8 @@ void walk(Sink& sink, T& x) {
 void collect_ivalue(Leaves& out, const c10::IValue& value);
 void collect_object(Leaves& out, const c10::ivalue::Object& object);
 void find_tensors(c10::SmallVectorImpl<at::Tensor*>& out, c10::IValue& value);
+// What stands for a tensor in the prototype of a result: an empty one, since a tuple asks its elements for their types.
+at::Tensor stand_in();
 // Gives it tuples, lists and dictionaries of its own; copies of an IValue share them.
 void unshare_ivalue(c10::IValue& value);
 
@@ -144,7 +146,7 @@ template <class R>
 std::shared_ptr<const std::any> prototype_of(const R& result) {
   R copy = result;
   unshare(copy);
-  for (at::Tensor* tensor : tensors_of(copy)) *tensor = at::Tensor();
+  for (at::Tensor* tensor : tensors_of(copy)) *tensor = stand_in();
   return std::make_shared<const std::any>(std::move(copy));
 }
 
