@@ -1,5 +1,5 @@
 // How compile time grows with a program: seconds of CPU until a program of N ops is answered by graphs, above what eager takes.
-//   compile_size PROGRAM N [TRUST]     PROGRAM: chain, mixed, cat, layers, train; TRUST: checked (no grad), grad, pure
+//   compile_size PROGRAM N [TRUST]     PROGRAM: chain, mixed, cat, slices, layers, train; TRUST: checked (no grad), grad, pure
 #include <tenon/compile.h>
 #include <tenon/inspect.h>
 #include <torch/torch.h>
@@ -55,6 +55,15 @@ Tensor pieces(Tensor x, int count) {
   return torch::cat(all);
 }
 
+// The gradient is a sum of as many tensors as there are slices.
+Tensor slices_and_gradient(Tensor x, int count) {
+  x = x.detach().requires_grad_();
+  std::vector<Tensor> all;
+  for (int i = 0; i < count; ++i) all.push_back(x.slice(0, i, i + 2));
+  torch::cat(all).pow(2).sum().backward();
+  return x.grad();
+}
+
 struct Layers : torch::nn::Module {
   std::vector<torch::nn::Linear> linear;
   std::vector<torch::nn::LayerNorm> norm;
@@ -83,6 +92,7 @@ int main(int argc, char** argv) {
     if (what == "chain") return chain(x, size);
     if (what == "mixed") return mixed(x, size);
     if (what == "cat") return pieces(x, size);
+    if (what == "slices") return slices_and_gradient(x, size);
     if (what == "layers") return net->forward(x);
     Tensor loss = net->forward(x).pow(2).mean();
     for (Tensor& p : net->parameters()) p.mutable_grad().reset();
@@ -91,9 +101,9 @@ int main(int argc, char** argv) {
     for (Tensor& p : net->parameters()) p.sub_(p.grad() * 0.01);
     return loss.detach();
   };
-  torch::AutoGradMode mode(trust == "grad" || what == "train");
+  torch::AutoGradMode mode(trust == "grad" || what == "train" || what == "slices");
   auto fast = tenon::compile(program, {.trust = trust == "pure" ? tenon::Trust::pure : tenon::Trust::checked, .watch = {net}});
-  Tensor x = torch::randn({what == "cat" ? 64 : 4, 8});
+  Tensor x = torch::randn({what == "slices" ? size + 2 : what == "cat" ? 64 : 4, 8});
   double start = cpu_seconds();
   for (int i = 0; i < 4; ++i) program(x);
   double eager = cpu_seconds() - start, longest = 0;

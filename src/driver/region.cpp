@@ -18,6 +18,8 @@ namespace {
 // recorded only this often.
 constexpr size_t kPatience = 8;
 constexpr size_t kRetryEvery = 16;
+// A program that is recorded now and then for ever must not need more memory each time.
+constexpr size_t kMaxRecompilesKept = 256;
 
 template <class List, class T>
 void add_once(List& list, const T& item) {
@@ -175,7 +177,7 @@ void Region::learn(const Past& past, std::shared_ptr<driver::Recording> recordin
     agrees = difference.empty();
     if (!agrees) {
       recording->mismatches = earlier->mismatches;
-      counts_.recompiles.push_back({"replay", difference});
+      if (counts_.recompiles.size() < kMaxRecompilesKept) counts_.recompiles.push_back({"replay", difference});
     }
   } else if (earlier) {
     recording->mismatches = earlier->mismatches;

@@ -99,6 +99,19 @@ TEST_F(CompileTime, ManyPieces) {
   }
 }
 
+// The gradient is a sum of as many tensors as there are slices.
+TEST_F(CompileTime, ManySlicesAndTheirGradient) {
+  at::AutoGradMode grad_mode(true);
+  auto program = [](Tensor given) {
+    Tensor x = given.detach().requires_grad_();
+    std::vector<Tensor> slices;
+    for (int i = 0; i < 600; ++i) slices.push_back(x.slice(0, i, i + 2));
+    torch::cat(slices).pow(2).sum().backward();
+    return x.grad();
+  };
+  EXPECT_LT(compile_seconds(program, torch::randn({602, 8}), {}), 4);
+}
+
 TEST_F(CompileTime, ThousandLayers) {
   std::vector<torch::nn::Linear> layers;
   for (int i = 0; i < 1000; ++i) layers.emplace_back(4, 4);

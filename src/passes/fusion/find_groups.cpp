@@ -25,8 +25,6 @@ constexpr int kDeepest = 3;
 // LLVM's time grows faster than a kernel does, while a kernel of this many ops saves nearly all of the memory traffic that a
 // larger one would. Chosen by bench_compile_size: `chain 100` takes 0.69 s without a bound, 0.30 s with 64.
 constexpr size_t kMaxGroupNodes = 32;
-// A kernel selects among all pieces for each element.
-constexpr size_t kMaxPieces = 16;
 
 std::vector<int64_t> without_reduced(const std::vector<int64_t>& sizes, const std::vector<bool>& reduced) {
   std::vector<int64_t> out = sizes;
@@ -51,8 +49,7 @@ class Finder {
       const ir::Node& node = graph_.nodes[i];
       if (taken_.count(i)) close_operands(node, kNone);
       else if (const ops::Row* row = ops::lowerable(graph_, node)) join(i, *row);
-      else if (auto pieces = ops::pieces_of(graph_, node); pieces && pieces->pieces.size() <= kMaxPieces && pays(node, *pieces))
-        join_pieces(i, *pieces);
+      else if (auto pieces = ops::pieces_of(graph_, node); pieces && pays(node, *pieces)) join_pieces(i, *pieces);
       else if (auto pool = ops::pool_of(graph_, node)) begin(i).placed.push_back(pool->source);
       else if (auto move = ops::move_of(graph_, node)) begin(i).placed.push_back(move->source);
       else close_operands(node, kNone);
