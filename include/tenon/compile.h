@@ -3,8 +3,10 @@
 //   auto fast = tenon::compile(model);      // a module holder, a pointer to a module, or any callable
 //   auto y    = fast(x);                    // same arguments, same results
 //
-// Arguments and results may be tensors, numbers, bools, strings, std::optional, std::vector,
-// std::array, std::pair, std::tuple of these, and structs with a member
+// A torch::jit::Module is called with its arguments, or with one std::vector<c10::IValue>.
+//
+// Arguments and results may be tensors, numbers, bools, strings, c10::IValue, torch::jit::Module, std::optional,
+// std::vector, std::array, std::pair, std::tuple, std::map and std::unordered_map of these, and structs with a member
 // `template <class F> auto visit(F&& f) { return f(member1, member2); }`.
 #pragma once
 
@@ -47,6 +49,14 @@ enum class Mode {
   max_autotune,     // the same; besides, the first call tries what else each step could be run by
 };
 
+// What happens when Tenon itself fails while it builds a graph. The program runs without that graph in any case, and
+// `explain` and `stats` tell.
+enum class OnInternalError {
+  warn,    // once a function, a warning on stderr with the reason and the command that reproduces it
+  raise,   // the call throws InternalError, after the program has run; for tests
+  ignore,  // nothing is printed
+};
+
 struct Options {
   // none, eager, aot_eager, aten, native (in a build without code generation the same as aten), or one from register_backend
   std::string backend = "native";
@@ -59,6 +69,8 @@ struct Options {
   Mode mode = Mode::standard;
   double tuning_seconds = 20;  // that max_autotune may take for a graph; a terminal is told how far it is
   double verify = 0;           // this fraction of a graph's runs is compared with plain interpretation
+  OnInternalError on_internal_error = OnInternalError::warn;
+  bool quiet = false;  // a terminal is not told about compiles that take longer than two seconds
 };
 
 namespace detail {
@@ -88,7 +100,7 @@ class Compiled {
   Compiled(F function, Options options) : function_(std::move(function)), region_(detail::make_region(std::move(options))) {}
 
   template <class... Args>
-  auto operator()(Args&&... args) {
+  auto operator()(Args&&... args) const {
     using R = std::decay_t<std::invoke_result_t<F&, Args...>>;
     detail::Leaves in;
     (detail::collect(in, args), ...);
@@ -102,6 +114,7 @@ class Compiled {
     } else {
       if (known.prototype) {
         R result = std::any_cast<const R&>(*known.prototype);
+        detail::unshare(result);
         detail::put_tensors(result, known.tensors);
         return result;
       }
@@ -117,7 +130,7 @@ class Compiled {
   const std::shared_ptr<detail::Region>& region() const { return region_; }
 
  private:
-  F function_;
+  mutable F function_;  // forward() of a module is not const, nor is a mutable lambda
   std::shared_ptr<detail::Region> region_;
 };
 
@@ -130,6 +143,20 @@ struct Forward {
   template <class... Args>
   decltype(auto) operator()(Args&&... args) {
     return module->forward(std::forward<Args>(args)...);
+  }
+};
+
+// Calls a torch::jit::Module's forward.
+template <class M>
+struct ScriptForward {
+  M module;
+  template <class... Args>
+  auto operator()(Args&&... args) {
+    if constexpr (sizeof...(Args) == 1 && (std::is_same_v<std::decay_t<Args>, std::vector<c10::IValue>> && ...)) {
+      return module.forward(std::forward<Args>(args)...);
+    } else {
+      return module.forward({std::forward<Args>(args)...});
+    }
   }
 };
 
@@ -147,6 +174,9 @@ auto compile(T target, Options options = {}) {
     return detail::compile_module(std::move(target), std::move(options));
   } else if constexpr (detail::IsModuleHolder<T>) {
     return detail::compile_module(target.ptr(), std::move(options));
+  } else if constexpr (detail::IsScriptModule<T>) {
+    options.watch.insert(options.watch.begin(), Watched(target));
+    return Compiled<detail::ScriptForward<T>>({std::move(target)}, std::move(options));
   } else {
     return Compiled<T>(std::move(target), std::move(options));
   }

@@ -69,7 +69,8 @@ struct Stats {
   size_t graphs = 0;                                           // built
   size_t flushes = 0;                                          // times that waiting ops were run
   size_t verified = 0, quarantined = 0;
-  size_t pack_bytes = 0;  // of weights that are kept in another form too
+  size_t pack_bytes = 0;       // of weights that are kept in another form too
+  size_t internal_errors = 0;  // graphs that could not be built because of a fault in Tenon
 };
 Stats stats();
 

@@ -57,6 +57,14 @@ void Scanner::fail(const std::string& expected) const {
   throw UserError(ErrorCode::parse, "line " + std::to_string(line) + ", column " + std::to_string(column) + ": expected " + expected);
 }
 
+std::string identifier(std::string_view text) {
+  constexpr size_t kMaxLength = 80;  // names are part of file names
+  std::string out(text.substr(0, kMaxLength));
+  for (char& c : out)
+    if (!Scanner::is_name_char(c)) c = '_';
+  return out.empty() ? "unnamed" : out;
+}
+
 void Scanner::skip_space() {
   while (at_ < text_.size()) {
     if (std::isspace(static_cast<unsigned char>(text_[at_]))) {

@@ -15,10 +15,15 @@ std::string real_text(float number);
 // Text from a file as it may stand in a message: quoted, control characters escaped, cut if long.
 std::string shown(std::string_view text);
 
+// A user's text as a name of the graph and loop languages: every character that is no letter, digit, '_' or '.' becomes '_'.
+std::string identifier(std::string_view text);
+
 class Scanner {
  public:
   // The text must outlive the scanner.
   explicit Scanner(const std::string& text) : text_(text) {}
+
+  static bool is_name_char(char c);
 
  protected:
   [[noreturn]] void fail(const std::string& expected) const;
@@ -31,7 +36,6 @@ class Scanner {
   void symbol(const std::string& symbol);
 
   // Words end where a name ends.
-  static bool is_name_char(char c);
   bool peek_word(const std::string& word);
   bool accept_word(const std::string& word);
   void word(const std::string& word);

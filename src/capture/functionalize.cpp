@@ -3,9 +3,12 @@
 #include <ATen/core/enum_tag.h>
 
 #include <algorithm>
+#include <unordered_map>
 
+#include "base/text.h"
 #include "bridge/convert.h"
 #include "ir/graph/overlap.h"
+#include "ops/table.h"
 
 namespace tenon::capture {
 namespace {
@@ -55,7 +58,7 @@ class Functionalizer {
  public:
   Functionalizer(const Tape& tape, TapeRange range, const std::string& name) : tape_(tape), range_(range) {
     range_.end = std::min(range_.end, tape.ops.size());
-    out_.graph.name = name;
+    out_.graph.name = identifier(name);
     out_.offset_matters.assign(tape.externals.size(), false);
     externals_on_.resize(tape.storages.size());
     for (size_t i = 0; i < tape.externals.size(); ++i)
@@ -70,6 +73,7 @@ class Functionalizer {
       if (left_out(i)) continue;
       for (const TapeWrite& write : tape.ops[i].writes) states_[write.ref.storage].written = true;
     }
+    if (range_.by_storage) find_ops_on_written();
   }
 
   Functional run(const Results& results) {
@@ -90,6 +94,18 @@ class Functionalizer {
  private:
   void obstacle(std::string text) {
     if (std::find(out_.obstacles.begin(), out_.obstacles.end(), text) == out_.obstacles.end()) out_.obstacles.push_back(std::move(text));
+  }
+
+  void find_ops_on_written() {
+    ops_on_.resize(states_.size());
+    for (size_t i = range_.begin; i < range_.end; ++i) {
+      if (left_out(i)) continue;
+      for_each_ref(tape_.ops[i], [&](const TensorRef& ref) {
+        if (!ref.defined() || !states_[ref.storage].written) return;
+        std::vector<size_t>& ops = ops_on_[ref.storage];
+        if (ops.empty() || ops.back() != i) ops.push_back(i);
+      });
+    }
   }
 
   bool left_out(size_t op) const { return range_.by_storage && tape_.ops[op].immediate; }
@@ -173,8 +189,7 @@ class Functionalizer {
       bool all = g.offset == 0 && numel(g) * static_cast<int64_t>(c10::elementSize(g.dtype)) == bytes;
       if (all && g.strides_vector() == ir::contiguous_strides(g.sizes_vector())) dense = g;
     };
-    for (size_t i = range_.begin; i < range_.end; ++i)
-      if (!left_out(i)) for_each_ref(tape_.ops[i], look);
+    for (size_t i : ops_on_[storage]) for_each_ref(tape_.ops[i], look);
     if (one) return wanted;
     if (dense) return *dense;
     return flat_geometry(storage, wanted.dtype);
@@ -504,11 +519,14 @@ class Functionalizer {
 
   void bind_results(const std::vector<TensorRef>& refs, size_t begin, size_t end) {
     group_ = out_.graph.outputs.size();
-    for (size_t i = begin; i < end; ++i) out_.results.push_back(bind_result(i, refs, begin, end));
+    std::unordered_map<int32_t, std::vector<size_t>> on_storage;
+    for (size_t i = begin; i < end; ++i) on_storage[refs[i].storage].push_back(i);
+    for (size_t i = begin; i < end; ++i) out_.results.push_back(bind_result(i, refs, on_storage.at(refs[i].storage)));
     if (begin == 0) out_.forward_outputs = out_.graph.outputs.size();
   }
 
-  ResultBinding bind_result(size_t index, const std::vector<TensorRef>& all, size_t begin, size_t end) {
+  // `beside`: the results on the same storage, this one among them.
+  ResultBinding bind_result(size_t index, const std::vector<TensorRef>& all, const std::vector<size_t>& beside) {
     const TensorRef& ref = all[index];
     ResultBinding binding;
     if (!ref.defined()) return binding;
@@ -522,12 +540,9 @@ class Functionalizer {
     }
     check_filled(ref);
     // Results on one memory are all taken from its root, the first of that shape as it is.
-    bool shared = false, first = true;
-    for (size_t i = begin; i < end; ++i) {
-      if (i == index || all[i].storage != ref.storage) continue;
-      shared = true;
+    bool shared = beside.size() > 1, first = true;
+    for (size_t i : beside)
       if (i < index && all[i].geometry == state.root_geometry) first = false;
-    }
     if (shared && ref.geometry.dtype != state.root_geometry.dtype) obstacle("it returns one memory as two element types");
     ValueId value = shared ? state.root : read(ref);
     if (ref.requires_grad) out_.graph.values[value].requires_grad = true;
@@ -590,13 +605,13 @@ class Functionalizer {
 
   std::vector<ir::WriteBack> write_backs() const {
     std::vector<ir::WriteBack> out;
+    std::vector<std::vector<ValueId>> inputs_on(states_.size());
+    for (size_t i = 0; i < out_.graph.inputs.size(); ++i) inputs_on[out_.inputs[i].storage].push_back(out_.graph.inputs[i].value);
     for (size_t s = 0; s < states_.size(); ++s) {
       const StorageState& state = states_[s];
       if (!state.external || !state.written || state.root == kNoValue) continue;
-      for (size_t i = 0; i < out_.graph.inputs.size(); ++i) {
-        if (out_.inputs[i].storage == static_cast<int32_t>(s) && out_.graph.inputs[i].value != state.root)
-          out.push_back({out_.graph.inputs[i].value, state.root});
-      }
+      for (ValueId input : inputs_on[s])
+        if (input != state.root) out.push_back({input, state.root});
     }
     return out;
   }
@@ -609,7 +624,9 @@ class Functionalizer {
       const ir::Node& node = g.nodes[i];
       bool grad = false;
       ir::for_each_operand(node, [&](ValueId id) { grad |= g.values[id].requires_grad; });
-      if (grad && !node.no_grad && node.op != "aten::detach")
+      const ops::Facts* facts = ops::find(node.op);
+      bool makes_plain = node.op == "aten::detach" || (facts && facts->birth);  // `empty_like` takes sizes alone
+      if (grad && !node.no_grad && !makes_plain)
         ir::for_each_definition(node, [&](ValueId id) { g.values[id].requires_grad |= g.values[id].type.dtype <= ir::DType::bf16; });
     }
   }
@@ -663,6 +680,7 @@ class Functionalizer {
   Functional out_;
   std::vector<std::vector<int32_t>> externals_on_;  // per storage
   std::vector<StorageState> states_;
+  std::vector<std::vector<size_t>> ops_on_;  // per storage that is written (by_storage)
   std::vector<HandleValue> handles_;
   std::vector<PlainUse> plain_uses_;
   size_t group_ = 0;  // first graph output of the part that is being bound

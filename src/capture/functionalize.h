@@ -59,6 +59,7 @@ struct Results {
   size_t forward = SIZE_MAX;
 };
 
+// `name` may be any text; the graph's name is an identifier made of it.
 Functional functionalize(const Tape& tape, TapeRange range, const Results& results, const std::string& name);
 
 ir::TensorType to_type(const Geometry& geometry);

@@ -136,16 +136,23 @@ int32_t Recorder::add_external(External::Kind kind, int32_t index, const std::st
 
 // A tensor that turns up in the run: the gradient of a leaf that is known, or a stranger.
 int32_t Recorder::meet(const at::Tensor& tensor) {
-  for (size_t i = 0; i < tape_.externals.size(); ++i) {
+  auto named = names_.find(tensor.unsafeGetTensorImpl());
+  // Leaves and watched state are no gradients, and there may be thousands of them.
+  bool may_be_gradient =
+      !(tensor.requires_grad() && tensor.is_leaf()) && (named == names_.end() || named->second.kind != External::Kind::state);
+  // An optimizer goes through gradients in the order of their leaves.
+  for (size_t k = 0; may_be_gradient && k < tape_.externals.size(); ++k) {
+    size_t i = (next_leaf_ + k) % tape_.externals.size();
     const External& e = tape_.externals[i];
     if (!e.ref.requires_grad || e.kind == External::Kind::gradient || e.kind == External::Kind::tangent) continue;
     auto impl = e.weak.lock();
     if (!impl) continue;
     at::Tensor leaf(std::move(impl));
-    if (leaf.is_leaf() && leaf.grad().defined() && leaf.grad().is_alias_of(tensor) && leaf.grad().layout() == at::kStrided)
+    if (leaf.is_leaf() && leaf.grad().defined() && leaf.grad().is_alias_of(tensor) && leaf.grad().layout() == at::kStrided) {
+      next_leaf_ = i + 1;
       return add_external(External::Kind::gradient, static_cast<int32_t>(i), e.name + ".grad", leaf.grad());
+    }
   }
-  auto named = names_.find(tensor.unsafeGetTensorImpl());
   if (named != names_.end()) return add_external(named->second.kind, named->second.index, named->second.text, tensor);
   int32_t number = add_external(External::Kind::met, 0, "met" + std::to_string(tape_.externals.size()), tensor);
   if (tensor.dim() == 0 && tensor.storage().allocator()) tape_.externals[number].number = bridge::number_of(tensor, /*plain=*/true);
@@ -174,9 +181,11 @@ TensorRef Recorder::refer(const at::Tensor& tensor) {
 // Met before through `p.data()`, and now as itself: this is the one that gradients belong to.
 void Recorder::recognise(const at::Tensor& tensor, int32_t storage) {
   if (in_backward_) return;  // saved tensors come back as other objects
-  for (External& e : tape_.externals) {
-    if (e.ref.storage != storage || e.kind != External::Kind::met || e.ref.requires_grad || !(e.ref.geometry == geometry_of(tensor)))
-      continue;
+  for (; listed_ < tape_.externals.size(); ++listed_)
+    externals_on_[tape_.externals[listed_].ref.storage].push_back(static_cast<int32_t>(listed_));
+  for (int32_t i : externals_on_[storage]) {
+    External& e = tape_.externals[i];
+    if (e.kind != External::Kind::met || e.ref.requires_grad || !(e.ref.geometry == geometry_of(tensor))) continue;
     e.ref.requires_grad = true;
     e.weak = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
     return;

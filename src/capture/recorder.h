@@ -95,6 +95,9 @@ class Recorder : public Listener {
     std::string text;
   };
   std::unordered_map<const c10::TensorImpl*, Name> names_;
+  size_t next_leaf_ = 0;                                            // behind the external whose gradient was met last
+  std::unordered_map<int32_t, std::vector<int32_t>> externals_on_;  // by storage; the first `listed_` of them
+  size_t listed_ = 0;
   GeneratorWatch generator_;
   bool in_backward_ = false;
   std::optional<BackwardStart> running_;  // the backward that runs

@@ -2,7 +2,9 @@
 
 #include <torch/csrc/profiler/unwind/unwind.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <map>
 #include <mutex>
 #include <sstream>
 #include <unordered_map>
@@ -27,56 +29,80 @@ bool belongs_to_user(const Line& line) {
 std::mutex g_mutex;
 std::unordered_map<void*, std::string> g_known;  // "" where the user has no part
 
-// All lines that one address stands for, inlined calls first. Asks binutils' addr2line, which
-// knows about inlining; libtorch's own symbolizer does not.
-std::vector<Line> lines_of(const std::string& binary, uint64_t offset) {
+struct Address {
+  void* frame;
+  uint64_t offset;  // in its binary
+};
+
+// Runs binutils' addr2line, which knows about inlining; libtorch's own symbolizer does not.
+std::string addr2line(const std::string& binary, const Address* begin, const Address* end) {
   std::ostringstream command;
-  command << "addr2line -i -f -C -e '" << binary << "' 0x" << std::hex << offset << " 2>/dev/null";
-  std::vector<Line> out;
-  FILE* pipe = popen(command.str().c_str(), "r");
-  if (!pipe) return out;
+  command << "addr2line -a -i -f -C -e '" << binary << "'" << std::hex;
+  for (const Address* address = begin; address != end; ++address) command << " 0x" << address->offset;
+  command << " 2>/dev/null";
   std::string text;
+  FILE* pipe = popen(command.str().c_str(), "r");
+  if (!pipe) return text;
   char buffer[4096];
   while (size_t n = std::fread(buffer, 1, sizeof buffer, pipe)) text.append(buffer, n);
   pclose(pipe);
-  std::istringstream stream(text);
-  std::string function, place;
-  while (std::getline(stream, function) && std::getline(stream, place)) {
-    size_t colon = place.rfind(':');
-    if (colon == std::string::npos) continue;
-    std::string number = place.substr(colon + 1);
-    out.push_back({function, place.substr(0, colon), number.substr(0, number.find(' '))});
+  return text;
+}
+
+// For each address the user's line, inlined calls first; "" if it is none of the user's.
+void resolve(const std::string& binary, const std::vector<Address>& addresses) {
+  constexpr size_t kAddressesPerCommand = 1000;  // far below the longest command line
+  for (size_t begin = 0; begin < addresses.size(); begin += kAddressesPerCommand) {
+    size_t end = std::min(addresses.size(), begin + kAddressesPerCommand), next = begin;
+    for (size_t i = begin; i < end; ++i) g_known[addresses[i].frame] = "";
+    std::istringstream stream(addr2line(binary, &addresses[begin], &addresses[0] + end));
+    std::string function, place;
+    while (std::getline(stream, function)) {
+      if (function.rfind("0x", 0) == 0) {  // the next address
+        ++next;
+        continue;
+      }
+      if (!std::getline(stream, place) || next == begin || next > end) break;
+      size_t colon = place.rfind(':');
+      if (colon == std::string::npos) continue;
+      std::string number = place.substr(colon + 1);
+      Line line{function, place.substr(0, colon), number.substr(0, number.find(' '))};
+      std::string& found = g_known[addresses[next - 1].frame];
+      if (found.empty() && belongs_to_user(line)) found = line.file.substr(line.file.rfind('/') + 1) + ":" + line.number;
+    }
   }
-  return out;
+}
+
+bool is_of_libraries(const std::string& binary) {
+  for (const char* part : {"libtorch", "libc10", "libtenon", "'"})
+    if (contains(binary, part)) return true;
+  return false;
 }
 
 }  // namespace
 
 std::vector<void*> return_addresses() { return torch::unwind::unwind(); }
 
-static std::string line_at(void* frame) {
-  {
-    std::lock_guard lock(g_mutex);
-    auto known = g_known.find(frame);
-    if (known != g_known.end()) return known->second;
-  }
-  std::string found;
-  auto library = torch::unwind::libraryFor(frame);
-  bool skip = !library || contains(library->first, "libtorch") || contains(library->first, "libc10") ||
-              contains(library->first, "libtenon") || contains(library->first, "'");
-  if (!skip)
-    for (const Line& line : lines_of(library->first, library->second - 1))  // the call, not where it returns to
-      if (found.empty() && belongs_to_user(line)) found = line.file.substr(line.file.rfind('/') + 1) + ":" + line.number;
-  std::lock_guard lock(g_mutex);
-  return g_known[frame] = found;
-}
+std::string user_line(const std::vector<void*>& frames) { return user_lines({frames})[0]; }
 
-std::string user_line(const std::vector<void*>& frames) {
-  for (void* frame : frames) {
-    std::string line = line_at(frame);
-    if (!line.empty()) return line;
+std::vector<std::string> user_lines(const std::vector<std::vector<void*>>& stacks) {
+  std::lock_guard lock(g_mutex);
+  std::map<std::string, std::vector<Address>> unknown;  // by binary
+  for (const std::vector<void*>& frames : stacks)
+    for (void* frame : frames) {
+      if (!g_known.emplace(frame, "").second) continue;
+      auto library = torch::unwind::libraryFor(frame);
+      if (library && !is_of_libraries(library->first))
+        unknown[library->first].push_back({frame, library->second - 1});  // the call, not where it returns to
+    }
+  for (const auto& [binary, addresses] : unknown) resolve(binary, addresses);
+  std::vector<std::string> lines;
+  for (const std::vector<void*>& frames : stacks) {
+    std::string& line = lines.emplace_back();
+    for (size_t i = 0; i < frames.size() && line.empty(); ++i) line = g_known.at(frames[i]);
+    if (line.empty()) line = "an unknown line (build with -g)";
   }
-  return "an unknown line (build with -g)";
+  return lines;
 }
 
 }  // namespace tenon::capture

@@ -33,7 +33,6 @@ std::shared_ptr<const Stream> Streams::add(Tape tape, const Stream* parent, size
   forget_run(stream->tape);
   std::lock_guard lock(mutex_);
   stream->number = next_++;
-  stream->common.assign(stream->number, 0);
   for (const auto& other : *list_)
     if (parent) stream->common[other->number] = other.get() == parent ? shared : std::min(shared, shared_ops(*parent, *other));
   auto list = std::make_shared<StreamList>(*list_);
@@ -71,7 +70,9 @@ size_t Streams::recorded() const {
 
 size_t shared_ops(const Stream& a, const Stream& b) {
   if (&a == &b) return a.tape.ops.size();
-  return a.number > b.number ? a.common[b.number] : b.common[a.number];
+  const auto& [later, earlier] = a.number > b.number ? std::pair{&a, &b} : std::pair{&b, &a};
+  auto known = later->common.find(earlier->number);
+  return known == later->common.end() ? 0 : known->second;
 }
 
 TapeMark mark_at(const Tape& tape, size_t op) {

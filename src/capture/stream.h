@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include "capture/tape.h"
@@ -13,8 +14,9 @@ namespace tenon::capture {
 struct Stream {
   Tape tape;
   size_t number = 0;
-  bool derived = false;        // it never ran: it follows from another one, with other sizes
-  std::vector<size_t> common;  // per stream of a lower number: how many ops they share
+  bool derived = false;  // it never ran: it follows from another one, with other sizes
+  // By number, for each stream that was kept when this one came: how many ops they share.
+  std::unordered_map<size_t, size_t> common;
 };
 
 using StreamList = std::vector<std::shared_ptr<const Stream>>;  // the newest first

@@ -1,5 +1,5 @@
 // tenon-opt: graph text in, passes, graph text out. For people and for golden tests.
-//   tenon-opt [--pass NAME | --all]... [--reuse] [--dot] [--no-verify] [FILE]
+//   tenon-opt [--pass NAME | --all]... [--reuse] [--kernels [--keeps-weights]] [--dot] [--no-verify] [FILE]
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -9,8 +9,16 @@
 #include "ir/graph/parse.h"
 #include "ir/graph/print.h"
 #include "ir/graph/verify.h"
+#include "ir/loop/print.h"
+#include "ir/loop/verify.h"
+#include "loops/lower.h"
+#include "passes/fusion/convolutions.h"
+#include "passes/fusion/find_groups.h"
 #include "passes/runner.h"
 #include "planner/reuse.h"
+#ifdef TENON_NATIVE
+#include "codegen/codegen.h"
+#endif
 
 namespace {
 
@@ -27,8 +35,24 @@ void print_reuse(const tenon::ir::Graph& graph) {
     std::cout << "write " << i << ": " << (reuse.written_already[i] ? "in place" : "copied") << "\n";
 }
 
+// The kernels that backend `native` makes of a graph, each verified and compiled. `keeps_weights`: as without gradients.
+void print_kernels(const tenon::ir::Graph& original, bool keeps_weights) {
+  namespace loop = tenon::ir::loop;
+  tenon::ir::Graph graph = keeps_weights ? tenon::passes::prefer_channels_last(original) : original;
+  std::vector<tenon::ir::Group> groups = tenon::passes::find_groups(graph, tenon::passes::is_skipped("fuse"), keeps_weights);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    if (groups[g].call || groups[g].product || groups[g].convolution) continue;
+    loop::Kernel kernel = tenon::loops::lower(graph, groups[g], graph.name + "_" + std::to_string(g)).kernel;
+    std::cout << loop::print(kernel);
+    loop::verify(kernel);
+#ifdef TENON_NATIVE
+    tenon::codegen::compile(kernel, tenon::codegen::best_tier());
+#endif
+  }
+}
+
 int usage() {
-  std::cerr << "usage: tenon-opt [--pass NAME | --all]... [--reuse] [--dot] [--no-verify] [FILE]\npasses:\n";
+  std::cerr << "usage: tenon-opt [--pass NAME | --all]... [--reuse] [--kernels [--keeps-weights]] [--dot] [--no-verify] [FILE]\npasses:\n";
 #define TENON_PASS(name, what) std::cerr << "  " #name "  " what "\n";
 #include "passes/passes.def"
 #undef TENON_PASS
@@ -40,13 +64,15 @@ int usage() {
 int main(int argc, char** argv) {
   std::vector<std::string> passes;
   std::string file;
-  bool dot = false, reuse = false, verify = true;
+  bool dot = false, reuse = false, verify = true, kernels = false, keeps_weights = false;
   for (int i = 1; i < argc; ++i) {
     std::string arg = argv[i];
     if (arg == "--pass" && i + 1 < argc) passes.push_back(argv[++i]);
     else if (arg == "--all") passes.push_back(kAll);
     else if (arg == "--dot") dot = true;
     else if (arg == "--reuse") reuse = true;
+    else if (arg == "--kernels") kernels = true;
+    else if (arg == "--keeps-weights") keeps_weights = true;
     else if (arg == "--no-verify") verify = false;
     else if (!arg.empty() && arg[0] != '-' && file.empty()) file = arg;
     else return usage();
@@ -66,6 +92,7 @@ int main(int argc, char** argv) {
       else tenon::passes::run_pass(name, graph);
     }
     if (reuse) print_reuse(graph);
+    else if (kernels) print_kernels(graph, keeps_weights);
     else std::cout << (dot ? tenon::ir::dot(graph) : tenon::ir::print(graph));
   } catch (const tenon::Error& error) {
     std::cerr << "tenon-opt: " << error.what() << "\n";

@@ -9,6 +9,7 @@
 #include "bridge/convert.h"
 #include "capture/listener.h"
 #include "driver/graphs.h"
+#include "driver/internal_errors.h"
 #include "driver/native.h"
 #include "driver/stats.h"
 #include "ir/graph/print.h"
@@ -124,8 +125,26 @@ BackendKind backend_kind(const std::string& name) {
   throw UserError(ErrorCode::backend, "no backend is named '" + name + "'; there are: " + known);
 }
 
-std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph, const std::vector<c10::IValue>& resources,
-                                        bool keeps_weights) {
+namespace {
+
+// The function of a backend that the caller registered, or none.
+Runner own_runner(const std::string& name, const std::shared_ptr<const runtime::Interpreter>& op_by_op) {
+  Registry& r = registry();
+  std::unique_lock lock(r.mutex);
+  auto it = r.own.find(name);
+  if (it == r.own.end()) return {};
+  Backend make = it->second;
+  lock.unlock();
+  try {
+    return make(ir::print(op_by_op->graph()),
+                [op_by_op](std::vector<at::Tensor> inputs) { return run_op_by_op(*op_by_op, std::move(inputs)); });
+  } catch (const std::exception& error) {
+    throw UserError(ErrorCode::backend, "backend '" + name + "' failed: " + error.what());
+  }
+}
+
+std::shared_ptr<const Executable> build_executable(const Options& options, ir::Graph graph, const std::vector<c10::IValue>& resources,
+                                                   bool keeps_weights) {
   ++counters().graphs;
   auto off = capture::keys_above_backends();
   bool native = options.backend == "native" && has_native(), passed = options.backend == "native" || options.backend == "aten";
@@ -151,19 +170,23 @@ std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph,
     kernels = interpret(fused, resources, mode != Mode::standard);
   }
   auto op_by_op = std::make_shared<const runtime::Interpreter>(std::move(graph), std::move(reuse), resources, off);
-  Runner own;
-  Registry& r = registry();
-  std::unique_lock lock(r.mutex);
-  auto it = r.own.find(options.backend);
-  if (it != r.own.end()) {
-    Backend make = it->second;
-    lock.unlock();
-    own = make(ir::print(op_by_op->graph()),
-               [op_by_op](std::vector<at::Tensor> inputs) { return run_op_by_op(*op_by_op, std::move(inputs)); });
-  }
+  Runner own = own_runner(options.backend, op_by_op);
   return std::make_shared<const Executable>(std::move(op_by_op), std::move(kernels), std::move(own), std::move(verifier),
                                             std::move(quarantine), std::move(passes), std::move(fused.notes), std::move(fused.left),
                                             tuning_seconds);
+}
+
+}  // namespace
+
+std::shared_ptr<const Executable> build(const Options& options, const ir::Graph& graph, const std::vector<c10::IValue>& resources,
+                                        bool keeps_weights) {
+  try {
+    return build_executable(options, graph, resources, keeps_weights);
+  } catch (const std::exception& error) {
+    const auto* user = dynamic_cast<const UserError*>(&error);
+    if (user && (user->code() == ErrorCode::backend || user->code() == ErrorCode::pass)) throw;
+    throw BuildError(graph, keeps_weights, error.what());
+  }
 }
 
 }  // namespace driver

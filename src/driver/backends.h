@@ -72,7 +72,8 @@ enum class BackendKind : uint8_t {
 // Throws UserError(backend) for a name that nobody registered.
 BackendKind backend_kind(const std::string& name);
 // `keeps_weights`: nobody trains what the graph reads.
-std::shared_ptr<const Executable> build(const Options& options, ir::Graph graph, const std::vector<c10::IValue>& resources,
+// Throws BuildError with the graph for a fault of ours, UserError for one of the caller's backend or settings.
+std::shared_ptr<const Executable> build(const Options& options, const ir::Graph& graph, const std::vector<c10::IValue>& resources,
                                         bool keeps_weights);
 
 }  // namespace tenon::driver

@@ -6,8 +6,8 @@
 #include "bridge/convert.h"
 #include "capture/backward.h"
 #include "capture/extents.h"
-#include "capture/source.h"
 #include "capture/tensors.h"
+#include "driver/compile_notice.h"
 #include "driver/graphs.h"
 #include "driver/scopes.h"
 #include "driver/stats.h"
@@ -66,7 +66,7 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Ou
   bool grad_mode = at::GradMode::is_enabled();
   auto streams = streams_[grad_mode].list();
   capture::RecordOptions record{.fullgraph = options_.fullgraph,
-                                .may_record = streams_[0].recorded() + streams_[1].recorded() < options_.recompile_limit,
+                                .may_record = may_record(),
                                 .may_derive = options_.dynamic != Dynamic::no && stance() == Stance::compile,
                                 .note_calls = !grad_mode && !capture::forward_mode_is_active(),
                                 .first_node = capture::nodes_made()};
@@ -93,7 +93,10 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Ou
   }
   replayer->finish();
   learn(grad_mode, *replayer, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  internal_errors_.raise();
 }
+
+bool CheckedCalls::may_record() const { return streams_[0].recorded() + streams_[1].recorded() < options_.recompile_limit; }
 
 void CheckedCalls::note_plain() {
   std::lock_guard lock(mutex_);
@@ -125,12 +128,15 @@ void CheckedCalls::learn(bool grad_mode, capture::Replayer& replayer, double sec
   if (!recorder) {
     ++counts_.plain;
     ++all.plain;
+    if (stance() == Stance::compile && !may_record())
+      recompile_limit_.reached(options_, counts_.recompiles, {"replay", replayer.difference()});
     return;
   }
   ++counts_.recorded;
   ++all.recorded;
   phases_.seconds[static_cast<size_t>(Phase::record)] += seconds;
-  note_breaks(recorder->tape(), replayer.shared());
+  for (const capture::BreakEvent& event : recorder->tape().breaks)
+    if (event.before_op >= replayer.shared()) breaks_.note(event);
   if (!replayer.difference().empty()) counts_.recompiles.push_back({"replay", replayer.difference()});
   counts_.program_ops = recorder->tape().ops.size();
   streams_[grad_mode].add(std::move(recorder->tape()), replayer.parent(), replayer.shared());
@@ -144,17 +150,6 @@ void CheckedCalls::forget_plans(bool grad_mode) {
     return std::get<0>(entry.first) == grad_mode &&
            std::none_of(streams->begin(), streams->end(), [&](const auto& stream) { return stream->number == number; });
   });
-}
-
-void CheckedCalls::note_breaks(const capture::Tape& tape, size_t first_op) {
-  for (const capture::BreakEvent& event : tape.breaks) {
-    if (event.before_op < first_op) continue;
-    std::string where = capture::user_line(event.frames);
-    auto known = std::find_if(counts_.breaks.begin(), counts_.breaks.end(),
-                              [&](const Explanation::Break& b) { return b.op == event.op && b.where == where; });
-    if (known != counts_.breaks.end()) ++known->count;
-    else counts_.breaks.push_back({event.op, event.what, where, event.instead, 1});
-  }
 }
 
 std::shared_ptr<CheckedCalls::Plan> CheckedCalls::find_plan(bool grad_mode, const capture::Stretch& stretch) {
@@ -180,6 +175,7 @@ std::shared_ptr<CheckedCalls::Plan> CheckedCalls::find_plan(bool grad_mode, cons
 
 void CheckedCalls::build_plan(Plan& plan, const capture::Stretch& stretch, bool grad_mode) {
   const capture::Tape& tape = stretch.stream.tape;
+  CompileNotice notice(options_, stretch.end - stretch.begin);
   capture::Results results;
   for (int32_t storage : stretch.live) {
     results.refs.push_back(whole(tape, storage));
@@ -195,14 +191,14 @@ void CheckedCalls::build_plan(Plan& plan, const capture::Stretch& stretch, bool 
     for (const std::string& text : plan.functional.obstacles)
       if (std::find(counts_.obstacles.begin(), counts_.obstacles.end(), text) == counts_.obstacles.end()) counts_.obstacles.push_back(text);
     if (!plan.functional.obstacles.empty()) return;
-    ir::Graph graph = plan.functional.graph;
+    const ir::Graph& graph = plan.functional.graph;
     phases_.time(Phase::verify, [&] { check_graph(graph); });
     for (const ir::Input& input : graph.inputs) plan.inputs.push_back(geometry_of(graph.values[input.value].type));
-    plan.executable = phases_.time(
-        Phase::build, [&] { return build(options_, std::move(graph), plan.functional.resources, /*keeps_weights=*/!grad_mode); });
+    plan.executable =
+        phases_.time(Phase::build, [&] { return build(options_, graph, plan.functional.resources, /*keeps_weights=*/!grad_mode); });
     plan.hopeless = false;
   } catch (const std::exception& error) {
-    counts_.obstacles.push_back(error.what());  // a fault of ours must not reach the program
+    counts_.obstacles.push_back(internal_errors_.note(error));
   }
 }
 
@@ -242,14 +238,13 @@ void CheckedCalls::reset() {
 }
 
 void CheckedCalls::explain(Explanation& out) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   out.calls = counts_.calls;
   out.answered = counts_.answered;
   out.replayed = counts_.replayed;
   out.recorded = counts_.recorded;
   out.plain = counts_.plain;
   out.program_ops = counts_.program_ops;
-  out.breaks = counts_.breaks;
   out.recompiles = counts_.recompiles;
   out.obstacles = counts_.obstacles;
   for (auto& [place, plans] : plans_)
@@ -266,6 +261,9 @@ void CheckedCalls::explain(Explanation& out) {
                             plan->executable->arena_bytes()});
     }
   for (size_t i = 0; i < phases_.seconds.size(); ++i) out.phases.emplace_back(phase_name(static_cast<Phase>(i)), phases_.seconds[i]);
+  Breaks breaks = breaks_;
+  lock.unlock();  // calls need not wait for source lines
+  out.breaks = breaks.list();
 }
 
 }  // namespace tenon::driver

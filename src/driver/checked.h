@@ -11,14 +11,17 @@
 #include "capture/functionalize.h"
 #include "capture/replayer.h"
 #include "driver/backends.h"
+#include "driver/breaks.h"
+#include "driver/internal_errors.h"
 #include "driver/phases.h"
+#include "driver/recompile_limit.h"
 #include "tenon/inspect.h"
 
 namespace tenon::driver {
 
 class CheckedCalls {
  public:
-  explicit CheckedCalls(const Options& options) : options_(options) {}
+  explicit CheckedCalls(const Options& options) : options_(options), internal_errors_(options) {}
 
   void call(const detail::Leaves& in, const std::function<detail::Outcome()>& body);
   void explain(Explanation& out);
@@ -43,12 +46,15 @@ class CheckedCalls {
   void forget_plans(bool grad_mode);
   void note_plain();
   void learn(bool grad_mode, capture::Replayer& replayer, double seconds);
-  void note_breaks(const capture::Tape& tape, size_t first_op);
+  bool may_record() const;
 
   const Options& options_;
   capture::Streams streams_[2];  // by grad mode at the start of the call
   std::mutex mutex_;             // over the rest
   std::map<Place, std::vector<std::shared_ptr<Plan>>> plans_;
+  InternalErrors internal_errors_;
+  RecompileLimit recompile_limit_;
+  Breaks breaks_;
   Phases phases_;
   Explanation counts_;
 };

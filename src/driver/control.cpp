@@ -26,7 +26,9 @@ Counters& counters() {
 
 Stats stats() {
   const driver::Counters& c = driver::counters();
-  return {c.calls, c.answered, c.replayed, c.recorded, c.plain, c.graphs, c.flushes, c.verified, c.quarantined, runtime::pack_bytes()};
+  return {c.calls,          c.answered, c.replayed, c.recorded,    c.plain,
+          c.graphs,         c.flushes,  c.verified, c.quarantined, runtime::pack_bytes(),
+          c.internal_errors};
 }
 
 void set_pack_limit(size_t bytes) { runtime::set_pack_limit(bytes); }

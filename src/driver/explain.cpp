@@ -122,9 +122,10 @@ const char* phase_name(Phase phase) {
 namespace detail {
 
 Explanation Region::explain() {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   Explanation out = counts_;
   if (options_.trust == Trust::checked) {
+    lock.unlock();
     checked_.explain(out);
     return out;
   }
@@ -144,6 +145,9 @@ Explanation Region::explain() {
   }
   for (size_t i = 0; i < phases_.seconds.size(); ++i)
     out.phases.emplace_back(driver::phase_name(static_cast<driver::Phase>(i)), phases_.seconds[i]);
+  driver::Breaks breaks = breaks_;
+  lock.unlock();  // calls need not wait for source lines
+  out.breaks = breaks.list();
   return out;
 }
 

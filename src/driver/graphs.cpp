@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "driver/internal_errors.h"
 #include "ir/graph/parse.h"
 #include "ir/graph/print.h"
 #include "ir/graph/verify.h"
@@ -10,8 +11,12 @@
 namespace tenon::driver {
 
 void check_graph(const ir::Graph& graph) {
-  ir::verify(graph);
-  check_text(graph);
+  try {
+    ir::verify(graph);
+    check_text(graph);
+  } catch (const std::exception& error) {
+    throw BuildError(graph, /*keeps_weights=*/false, error.what());
+  }
 }
 
 void check_text(const ir::Graph& graph) {

@@ -5,7 +5,7 @@
 
 namespace tenon::driver {
 
-// Throws InternalError unless it verifies and, under TENON_CHECK_TEXT, survives its text form.
+// Throws BuildError unless it verifies and, under TENON_CHECK_TEXT, survives its text form.
 void check_graph(const ir::Graph& graph);
 void check_text(const ir::Graph& graph);  // under test
 

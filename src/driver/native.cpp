@@ -10,11 +10,14 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "base/error.h"
+#include "base/warn.h"
 #include "capture/listener.h"
 #include "driver/kernel_check.h"
+#include "driver/stats.h"
 #include "ir/loop/parse.h"
 #include "ir/loop/print.h"
 #include "ir/loop/verify.h"
@@ -95,7 +98,6 @@ class Progress {
     if (was_shown_) std::fprintf(stderr, "\n");
   }
   void step(size_t by = 1) {
-    std::lock_guard lock(mutex_);
     done_ += by;
     if (!is_shown_ || std::chrono::steady_clock::now() - start_ < std::chrono::seconds(1)) return;
     was_shown_ = true;
@@ -106,7 +108,6 @@ class Progress {
   size_t all_, done_ = 0;
   const char* what_;
   bool is_shown_, was_shown_ = false;
-  std::mutex mutex_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
@@ -118,15 +119,11 @@ std::vector<CodePointer> compile_all(const std::vector<loops::Lowered>& lowered,
     if (first.emplace(keys[i], i).second) work.push_back(i);
   std::vector<CodePointer> out(keys.size());
   std::atomic<size_t> next{0};
-  Progress progress(work.size(), "kernels compiled");
   std::mutex mutex;
   std::exception_ptr failure;
   auto compile = [&] {
     try {
-      for (size_t w; (w = next++) < work.size();) {
-        out[work[w]] = all_codes().get(keys[work[w]], lowered[work[w]].kernel, tier);
-        progress.step();
-      }
+      for (size_t w; (w = next++) < work.size();) out[work[w]] = all_codes().get(keys[work[w]], lowered[work[w]].kernel, tier);
     } catch (...) {
       std::lock_guard lock(mutex);
       failure = std::current_exception();
@@ -195,12 +192,12 @@ std::vector<Explanation::Call> left_to_aten(const ir::Graph& fused) {
 // A result that a graph's input is to hold in the end may be written there at once; whether it is, the
 // planner decides.
 void mark_writes(Native& native) {
+  std::set<std::pair<ir::ValueId, ir::ValueId>> backs;  // input and value
+  for (const ir::WriteBack& write : native.graph.write_backs) backs.emplace(write.input, write.value);
   for (ir::Node& node : native.graph.nodes) {
     if (!ir::is_fused(node)) continue;
     for (auto [after, before] : native.may_share[ir::group_of(node)]) {
-      const auto& backs = native.graph.write_backs;
-      bool is_wanted =
-          std::any_of(backs.begin(), backs.end(), [&](const ir::WriteBack& w) { return w.input == before && w.value == after; });
+      bool is_wanted = backs.count({before, after}) > 0;
       bool is_free = std::none_of(node.writes.begin(), node.writes.end(),
                                   [&](const ir::Node::Write& w) { return w.before == before || w.after == after; });
       if (!is_wanted || !is_free || native.graph.values[before].type != native.graph.values[after].type) continue;
@@ -282,7 +279,7 @@ runtime::KernelStep make_call(const ir::Graph& graph, const ir::Group& group) {
   runtime::KernelStep step;
   Native fused = make_native(*group.call, {}, std::make_shared<Quarantine>());
   step.call = [call = interpret(fused, {}, /*keeps_memory=*/false), ops = interpret(ir::subgraph(graph, group)),
-               outputs = group.outputs.size()](std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) {
+               outputs = group.outputs.size(), name = name_of(*group.call)](std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) {
     try {
       std::vector<at::Tensor> results = call->run(inputs, runtime::RunMode::kernels, scalars);
       if (results.size() == outputs || tells_yes(results.back())) {
@@ -292,6 +289,9 @@ runtime::KernelStep make_call(const ir::Graph& graph, const ir::Group& group) {
     } catch (const std::exception& error) {  // what the program's own ops say of it is what it is told
       std::vector<at::Tensor> results = ops->run(std::move(inputs), runtime::RunMode::kernels, scalars);
       if (checks_all()) throw InternalError(std::string("a pattern fails where its ops do not: ") + error.what());
+      ++counters().internal_errors;
+      warn_once("pattern " + name, "a group of ops as one call of " + name + " fails where the ops themselves do not, and takes longer: " +
+                                       error.what() + ". This is a fault of Tenon: please report it. TENON_SKIP_PASS=fuse avoids it.");
       return results;
     }
     return ops->run(std::move(inputs), runtime::RunMode::kernels, scalars);

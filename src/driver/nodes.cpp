@@ -1,6 +1,8 @@
 #include "driver/nodes.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/empty_strided.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
@@ -56,12 +58,24 @@ struct RecordedNode : Node {
   }
 
   variable_list differentiate_run(const Asked& asked, bool create) {
+    if (create) recording->kinds->create_graph = true;
+    else if (recording->backward && recording->backward->tangent_defined != asked.defined) recording->kinds->other_outputs = true;
     if (create || recording->backward || capture::current_listener()) return differentiate(asked.outputs, inputs, asked.tangents, create);
     return record(asked);
   }
 
-  variable_list record(const Asked& asked) {
+  // A backward that cannot be run again in another way must take gradients of any layout, and nothing can be copied into an
+  // expanded tensor.
+  void make_tangents_dense(Asked& asked) const {
+    auto is_expanded = [](const at::Tensor& t) { return t.layout() == at::kStrided && !t.is_non_overlapping_and_dense(); };
+    if (std::none_of(asked.tangents.begin(), asked.tangents.end(), is_expanded) || can_run_again(*recording)) return;
+    for (at::Tensor& tangent : asked.tangents)
+      if (is_expanded(tangent)) tangent = tangent.contiguous();
+  }
+
+  variable_list record(Asked asked) {
     capture::Recorder& recorder = recording->recorder;
+    make_tangents_dense(asked);
     RecordedBackward backward;
     backward.first_op = recording->tape().ops.size();
     backward.tangent_defined = asked.defined;
@@ -85,11 +99,32 @@ struct RecordedNode : Node {
   void release_variables() override { outputs.clear(); }
 };
 
+// While it lives, random numbers are those that followed on a state of the generator; undefined: it does nothing.
+class SameRandomNumbers {
+ public:
+  explicit SameRandomNumbers(const at::Tensor& state) {
+    if (!state.defined()) return;
+    std::lock_guard lock(generator_.mutex());
+    before_ = generator_.get_state();
+    generator_.set_state(state);
+  }
+  ~SameRandomNumbers() {
+    if (!before_.defined()) return;
+    std::lock_guard lock(generator_.mutex());
+    generator_.set_state(before_);
+  }
+
+ private:
+  at::Generator generator_ = at::detail::getDefaultCPUGenerator();
+  at::Tensor before_;
+};
+
 // Over a graph's answer.
 struct GraphNode : Node {
   std::shared_ptr<const Variant> variant;
   std::vector<SavedVariable> externals;  // that the backward graph or a second forward reads; empty ones for the rest
   Tensors saved;
+  at::Tensor generator_state;  // before the forward, if it drew random numbers
   bool released = false;
 
   variable_list apply(variable_list&& tangents) override {
@@ -97,6 +132,7 @@ struct GraphNode : Node {
       throw UserError(ErrorCode::backward,
                       "the gradient of a compiled function was asked for a second time; pass retain_graph=true the first time");
     bool create = at::GradMode::is_enabled();
+    if (!create && !variant->can_rerun) lay_out(tangents);
     if (create || !matches(tangents)) return run_again(tangents, create);
     const Joint& joint = *variant->joint;
     // Only what it reads: the rest may have changed since, as in eager.
@@ -130,6 +166,20 @@ struct GraphNode : Node {
     return bind_result(binding, outputs, bound, variant->externals);
   }
 
+  // Gives tangents the layout of the recorded ones.
+  void lay_out(variable_list& tangents) const {
+    const Joint* joint = variant->joint.get();
+    size_t next = 0;
+    for (size_t i = 0; joint && i < tangents.size(); ++i) {
+      if (!joint->tangent_defined[i]) continue;
+      const capture::Geometry& g = joint->tangents[next++];
+      if (!tangents[i].defined() || tangents[i].scalar_type() != g.dtype || tangents[i].sizes() != c10::IntArrayRef(g.sizes)) continue;
+      if (tangents[i].layout() == at::kStrided && tangents[i].strides() == c10::IntArrayRef(g.strides)) continue;
+      at::Tensor dense = tangents[i].layout() == at::kStrided ? tangents[i] : tangents[i].to_dense();
+      tangents[i] = at::empty_strided(g.sizes, g.strides, dense.options()).copy_(dense);
+    }
+  }
+
   bool matches(const variable_list& tangents) const {
     const Joint* joint = variant->joint.get();
     if (!joint) {
@@ -151,13 +201,17 @@ struct GraphNode : Node {
   // A gradient that was not recorded: run the forward graph under autograd and differentiate that.
   variable_list run_again(const variable_list& tangents, bool create) {
     if (!variant->can_rerun) {
-      variant->wants_backward = true;
+      if (create) variant->recording->kinds->create_graph = true;
+      else if (variant->joint) variant->recording->kinds->other_outputs = true;
+      else variant->wants_backward = true;
       throw UserError(ErrorCode::backward,
-                      "this combination of outputs, gradient layout or create_graph was not recorded for '" +
-                          variant->functional.graph.name +
-                          "', and the function cannot be run again for it; the next call records it, or compile with backend 'none'");
+                      "a graph answered for '" + variant->functional.graph.name + "', whose gradient " +
+                          (create ? "with create_graph" : "of this set of results") +
+                          " was never taken before, and the program cannot be run again for it; from the next call on the program runs "
+                          "itself. Take such a gradient in one of the first two calls, or compile with Trust::checked");
     }
     at::AutoGradMode on(true);
+    SameRandomNumbers again(variant->is_random ? generator_state : at::Tensor());
     Tensors bound(externals.size());
     for (size_t i = 0; i < externals.size(); ++i) bound[i] = externals[i].unpack();
     Tensors outputs = variant->rerun->run(bind_inputs(variant->functional.inputs, bound), runtime::RunMode::autograd);
@@ -172,6 +226,7 @@ struct GraphNode : Node {
 
   void release_variables() override {
     released = true;
+    generator_state.reset();
     saved.clear();
     externals.clear();
   }
@@ -206,7 +261,7 @@ void lead_through_node(const std::shared_ptr<Recording>& recording, const std::v
 }
 
 void attach_history(const std::shared_ptr<const Variant>& variant, c10::SmallVectorImpl<at::Tensor>& results,
-                    const std::vector<at::Tensor>& externals, std::vector<at::Tensor> saved) {
+                    const std::vector<at::Tensor>& externals, std::vector<at::Tensor> saved, at::Tensor generator_state) {
   const Recording& recording = *variant->recording;
   if (recording.spent) {
     auto node = c10::make_intrusive<SpentNode>();
@@ -216,6 +271,7 @@ void attach_history(const std::shared_ptr<const Variant>& variant, c10::SmallVec
   auto node = c10::make_intrusive<GraphNode>();
   node->variant = variant;
   node->saved = std::move(saved);
+  node->generator_state = std::move(generator_state);
   Tensors inputs;
   for (int32_t i : recording.differentiable_externals) inputs.push_back(externals[i]);
   node->set_next_edges(torch::autograd::collect_next_edges(inputs));

@@ -16,8 +16,9 @@ void lead_through_node(const std::shared_ptr<Recording>& recording, const std::v
                        const detail::TensorPlaces& results);
 
 // After a graph has answered: gives the differentiable results their history. `externals` are the
-// tensors of this call, `saved` what the forward graph kept for the backward graph (if there is one).
+// tensors of this call, `saved` what the forward graph kept for the backward graph (if there is one), `generator_state` that of
+// the random generator before the call, if the variant is random and can be run again.
 void attach_history(const std::shared_ptr<const Variant>& variant, c10::SmallVectorImpl<at::Tensor>& results,
-                    const std::vector<at::Tensor>& externals, std::vector<at::Tensor> saved);
+                    const std::vector<at::Tensor>& externals, std::vector<at::Tensor> saved, at::Tensor generator_state);
 
 }  // namespace tenon::driver

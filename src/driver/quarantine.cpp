@@ -2,11 +2,11 @@
 
 #include <torch/csrc/jit/serialization/pickle.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
+#include "base/warn.h"
 #include "driver/stats.h"
 #include "ir/graph/print.h"
 
@@ -36,7 +36,7 @@ void Quarantine::impose(const std::string& difference, const ir::Graph& graph, c
   } catch (const std::exception& error) {
     report_ += std::string("; the reproduction could not be written: ") + error.what();
   }
-  std::fprintf(stderr, "tenon: %s\n", report_.c_str());
+  warn(report_);
 }
 
 }  // namespace tenon::driver

@@ -6,6 +6,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
 #include "base/error.h"
 #include "capture/tensors.h"
@@ -124,6 +126,9 @@ class Run {
 
   void note_results(const detail::TensorPlaces& tensors) {
     Recording& r = *recording_;
+    std::unordered_map<const void*, int32_t> externals, earlier;  // by tensor object
+    for (size_t e = 0; e < r.tape().externals.size(); ++e)
+      externals.emplace(r.tape().externals[e].weak._unsafe_get_target(), static_cast<int32_t>(e));
     for (size_t i = 0; i < tensors.size(); ++i) {
       const at::Tensor& tensor = *tensors[i];
       ResultInfo info;
@@ -133,11 +138,9 @@ class Run {
         info.ref = r.recorder.refer(tensor);
         info.requires_grad = tensor.requires_grad();
         info.inference = tensor.is_inference();
-        for (size_t k = 0; k < i; ++k)
-          if (tensors[k]->is_same(tensor)) info.same_as_result = static_cast<int32_t>(k);
-        for (size_t e = 0; e < r.tape().externals.size(); ++e)
-          if (r.tape().externals[e].weak._unsafe_get_target() == tensor.unsafeGetTensorImpl() && info.same_as_external < 0)
-            info.same_as_external = static_cast<int32_t>(e);
+        auto& last = earlier.try_emplace(tensor.unsafeGetTensorImpl(), -1).first->second;
+        info.same_as_result = std::exchange(last, static_cast<int32_t>(i));
+        if (auto it = externals.find(tensor.unsafeGetTensorImpl()); it != externals.end()) info.same_as_external = it->second;
         bool made_inside = info.ref.defined() && r.tape().storages[info.ref.storage].born >= 0;
         if (made_inside && info.inference && !r.settings.inference_mode) r.inference = true;
       }
@@ -190,17 +193,17 @@ class Run {
     }
     r.differentiates = r.touches_gradients = r.tape().has_backward;
     size_t externals = r.tape().externals.size();
+    std::unordered_set<const void*> seen;  // tensor objects
     for (size_t i = 0; i < externals; ++i) {
       External e = r.tape().externals[i];
+      bool is_known = !seen.insert(e.weak._unsafe_get_target()).second;
       if (e.kind == External::Kind::gradient) {
         r.touches_gradients = true;
         continue;
       }
       at::Tensor leaf = tensor_of(i);
       if (!leaf.defined() || !e.ref.requires_grad || !leaf.is_leaf()) continue;
-      if (std::any_of(r.tape().externals.begin(), r.tape().externals.begin() + static_cast<ptrdiff_t>(i),
-                      [&](const External& o) { return o.weak._unsafe_get_target() == e.weak._unsafe_get_target(); }))
-        continue;
+      if (is_known) continue;
       auto known = before_.find(leaf.unsafeGetTensorImpl());
       const void* was = known == before_.end() ? nullptr : known->second.gradient;
       at::Tensor now = leaf.grad();
@@ -276,10 +279,11 @@ class Run {
       results.push_back(static_cast<int32_t>(i));
     }
     if (outputs.empty()) return;
+    std::unordered_set<const c10::TensorImpl*> at_boundary;
     for (size_t i = 0; i < r.tape().externals.size(); ++i) {
       at::Tensor tensor = tensor_of(i);
       if (!tensor.defined() || !tensor.requires_grad() || r.tape().externals[i].kind == External::Kind::gradient) continue;
-      if (std::any_of(boundary.begin(), boundary.end(), [&](const at::Tensor& t) { return t.is_same(tensor); })) continue;
+      if (!at_boundary.insert(tensor.unsafeGetTensorImpl()).second) continue;
       boundary.push_back(tensor);
       r.differentiable_externals.push_back(static_cast<int32_t>(i));
     }

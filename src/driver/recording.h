@@ -37,6 +37,12 @@ struct RecordedBackward {
   std::vector<capture::TensorRef> gradients;  // per differentiable external
 };
 
+// How the results of calls with the same guards have been differentiated so far, beyond what the first recorded backward did.
+struct BackwardKinds {
+  std::atomic<bool> create_graph{false};
+  std::atomic<bool> other_outputs{false};  // another set of results had gradients
+};
+
 struct Recording {
   Recording(const detail::Leaves& in, capture::WatchedNumbers watched, capture::RecordOptions options)
       : recorder(options), guards(in, std::move(watched)), settings(capture::Settings::now()) {}
@@ -66,8 +72,9 @@ struct Recording {
 
   std::mutex backward_mutex;
   std::optional<RecordedBackward> backward;
-  std::atomic<bool> backward_failed{false};     // the program's own backward threw
-  std::vector<std::string> backward_obstacles;  // why no joint graph could be made of it
+  std::atomic<bool> backward_failed{false};                                  // the program's own backward threw
+  std::shared_ptr<BackwardKinds> kinds = std::make_shared<BackwardKinds>();  // handed on to later recordings
+  std::vector<std::string> backward_obstacles;                               // why no joint graph could be made of it
   bool backward_tried = false;
 
   bool needs_grad() const { return !differentiable_results.empty(); }

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "capture/listener.h"
-#include "capture/source.h"
+#include "driver/compile_notice.h"
 #include "driver/stats.h"
 #include "runtime/lease.h"
 #include "tenon/control.h"
@@ -19,6 +19,8 @@ namespace {
 // recorded only this often.
 constexpr size_t kPatience = 8;
 constexpr size_t kRetryEvery = 16;
+// A program that is recorded now and then for ever must not need more memory each time.
+constexpr size_t kMaxRecompilesKept = 256;
 
 template <class List, class T>
 void add_once(List& list, const T& item) {
@@ -27,7 +29,8 @@ void add_once(List& list, const T& item) {
 
 }  // namespace
 
-Region::Region(Options options) : options_(std::move(options)), kind_(driver::backend_kind(options_.backend)), checked_(options_) {
+Region::Region(Options options)
+    : options_(std::move(options)), kind_(driver::backend_kind(options_.backend)), checked_(options_), internal_errors_(options_) {
   settle_in_process();
   counts_.name = options_.name;
   counts_.backend = options_.backend;
@@ -48,6 +51,7 @@ Answer Region::answer(const Leaves& in) {
   for (const auto& variant : *variants) {
     if (!variant->guards.check(in, nullptr)) continue;
     std::shared_ptr<driver::Variant> ready = with_backward(variant);
+    internal_errors_.raise();
     if (!ready->ready()) return {};
     detail::Answer answer = driver::run_variant(ready, in);
     ++driver::counters().calls, ++driver::counters().answered;
@@ -75,13 +79,14 @@ std::shared_ptr<driver::Variant> Region::with_backward(const std::shared_ptr<dri
   return better;
 }
 
-// A fault of ours must not reach a program that runs well without us.
+// On a fault of ours the program runs without a graph.
 std::shared_ptr<driver::Variant> Region::make_variant(const std::shared_ptr<driver::Recording>& recording,
                                                       std::vector<std::string>& obstacles) {
+  driver::CompileNotice notice(options_, recording->tape().ops.size());
   try {
     return driver::make_variant(recording, options_, phases_, obstacles);
   } catch (const std::exception& error) {
-    obstacles.push_back(error.what());
+    obstacles.push_back(internal_errors_.note(error));
     return nullptr;
   }
 }
@@ -133,7 +138,12 @@ void Region::record(const Leaves& given, const std::function<Outcome()>& body) {
     if (is_new && stance() == Stance::fail_on_recompile)
       throw UserError(ErrorCode::recompile, "no known graph fits this call, under fail_on_recompile: guard '" +
                                                 std::string(capture::guard_name(past.failure.kind)) + "' on " + past.failure.subject);
-    plain |= stance() == Stance::eager_on_recompile || (is_new && candidates_.size() >= options_.recompile_limit);
+    bool is_over = is_new && candidates_.size() >= options_.recompile_limit;
+    if (is_over && stance() == Stance::compile)
+      recompile_limit_.reached(options_, counts_.recompiles, {capture::guard_name(past.failure.kind), past.failure.subject});
+    std::string left = past.variant ? past.variant->left_to_program() : "";
+    if (!left.empty()) add_once(counts_.obstacles, left);
+    plain |= stance() == Stance::eager_on_recompile || is_over || !left.empty();
     if (plain) ++counts_.plain;
     known = known_;
   }
@@ -144,38 +154,34 @@ void Region::record(const Leaves& given, const std::function<Outcome()>& body) {
   }
   driver::Phases spent;
   auto recording = spent.time(driver::Phase::record, [&] { return driver::record_run(in, options_, known, body); });
-  std::lock_guard lock(mutex_);
-  for (size_t i = 0; i < spent.seconds.size(); ++i) phases_.seconds[i] += spent.seconds[i];
-  known_ = std::move(known);
-  ++counts_.recorded;
-  counts_.program_ops = recording->tape().calls;
-  learn(past, std::move(recording));
-  malloc_trim(0);  // a recording holds all that the program computes; the allocator alone keeps such pages for ever
-}
-
-void Region::note_breaks(const driver::Recording& recording) {
-  for (const capture::BreakEvent& event : recording.recorder.tape().breaks) {
-    std::string where = capture::user_line(event.frames);
-    auto known = std::find_if(counts_.breaks.begin(), counts_.breaks.end(),
-                              [&](const Explanation::Break& b) { return b.op == event.op && b.where == where; });
-    if (known != counts_.breaks.end()) ++known->count;
-    else counts_.breaks.push_back({event.op, event.what, where, event.instead, 1});
+  {
+    std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < spent.seconds.size(); ++i) phases_.seconds[i] += spent.seconds[i];
+    known_ = std::move(known);
+    ++counts_.recorded;
+    counts_.program_ops = recording->tape().calls;
+    learn(past, std::move(recording));
+    malloc_trim(0);  // a recording holds all that the program computes; the allocator alone keeps such pages for ever
   }
+  internal_errors_.raise();
 }
 
 void Region::learn(const Past& past, std::shared_ptr<driver::Recording> recording) {
-  note_breaks(*recording);
+  for (const capture::BreakEvent& event : recording->tape().breaks) breaks_.note(event);
   for (const std::string& text : recording->obstacles) add_once(counts_.obstacles, text);
   const std::shared_ptr<driver::Recording>& earlier = past.candidate;
   if (!earlier && !candidates_.empty()) counts_.recompiles.push_back({capture::guard_name(past.failure.kind), past.failure.subject});
-  if (earlier) std::erase(candidates_, earlier);
+  if (earlier) {
+    std::erase(candidates_, earlier);
+    recording->kinds = earlier->kinds;
+  }
   bool agrees = false;
   if (earlier && recording->obstacles.empty() && earlier->obstacles.empty()) {
     std::string difference = capture::first_difference(earlier->tape(), earlier->forward, recording->tape(), recording->forward);
     agrees = difference.empty();
     if (!agrees) {
       recording->mismatches = earlier->mismatches;
-      counts_.recompiles.push_back({"replay", difference});
+      if (counts_.recompiles.size() < kMaxRecompilesKept) counts_.recompiles.push_back({"replay", difference});
     }
   } else if (earlier) {
     recording->mismatches = earlier->mismatches;

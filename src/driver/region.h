@@ -36,19 +36,21 @@ class Region {
   Past look_back(const Leaves& in) const;
   void learn(const Past& past, std::shared_ptr<driver::Recording> recording);
   std::shared_ptr<driver::Variant> make_variant(const std::shared_ptr<driver::Recording>& recording, std::vector<std::string>& obstacles);
-  void note_breaks(const driver::Recording& recording);
   void publish(std::shared_ptr<driver::Variant> variant, const driver::Variant* replaces);
   std::shared_ptr<driver::Variant> with_backward(const std::shared_ptr<driver::Variant>& variant);
 
   Options options_;
   driver::BackendKind kind_;
   driver::CheckedCalls checked_;
+  driver::InternalErrors internal_errors_;
+  driver::RecompileLimit recompile_limit_;
+  driver::Breaks breaks_;
   std::mutex mutex_;
   std::shared_ptr<const Variants> variants_ = std::make_shared<Variants>();
   std::vector<std::shared_ptr<driver::Recording>> candidates_;
   driver::Known known_;
   driver::Phases phases_;
-  Explanation counts_;  // calls, breaks, recompiles, obstacles
+  Explanation counts_;  // calls, recompiles, obstacles
 };
 
 }  // namespace tenon::detail

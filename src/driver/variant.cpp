@@ -1,6 +1,8 @@
 #include "driver/variant.h"
 
+#include <ATen/core/enum_tag.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/as_strided.h>
 #include <c10/core/InferenceMode.h>
 
@@ -22,10 +24,25 @@ using capture::ResultBinding;
 using runtime::RunMode;
 using Tensors = std::vector<at::Tensor>;
 
-bool has_ordered_nodes(const ir::Graph& graph) {
-  for (const ir::Node& node : graph.nodes)
-    if (node.ordered) return true;
+// Ops that draw random numbers may run again from the same state of the generator; others with an order of their own may not.
+bool runs_in_order(const capture::TapeOp& op) { return op.ordered && !op.op.hasTag(at::Tag::nondeterministic_seeded); }
+
+bool has_own_generator(const capture::TapeOp& op) {
+  for (const capture::TapeArgument& arg : op.args)
+    if (const auto* value = std::get_if<c10::IValue>(&arg); value && value->isGenerator()) return true;
   return false;
+}
+
+bool has_ordered_ops(const Recording& recording) {
+  const auto& ops = recording.recorder.tape().ops;
+  return std::any_of(ops.begin(), ops.begin() + static_cast<ptrdiff_t>(recording.forward.ops),
+                     [](const capture::TapeOp& op) { return runs_in_order(op) || (op.ordered && has_own_generator(op)); });
+}
+
+bool draws_random_numbers(const Recording& recording) {
+  const auto& ops = recording.recorder.tape().ops;
+  return std::any_of(ops.begin(), ops.begin() + static_cast<ptrdiff_t>(recording.forward.ops),
+                     [](const capture::TapeOp& op) { return op.ordered; });
 }
 
 // Handles for what only the backward met. False if some of it is gone.
@@ -122,6 +139,18 @@ bool returns_shared_memory(const Recording& recording) {
   return false;
 }
 
+bool can_run_again(const Recording& r, const capture::Functional& forward) {
+  const ir::Graph& graph = forward.graph;
+  return r.needs_grad() && !r.spent && r.autograd_obstacles.empty() && forward.plain_autograd && graph.write_backs.empty() &&
+         !has_ordered_ops(r) && writes_as_the_program(r, graph) && !writes_behind_autograd(r) && !returns_shared_memory(r);
+}
+
+capture::Functional functionalize_forward(Recording& r, const std::string& name) {
+  auto functional = capture::functionalize(r.tape(), {0, r.forward.ops}, r.forward_results(), name);
+  passes::eliminate_dead(functional.graph);
+  return functional;
+}
+
 std::unique_ptr<Joint> make_joint(Recording& recording, const Options& options, Phases& phases) {
   for (const capture::BreakEvent& event : recording.tape().breaks)
     if (event.before_op >= recording.backward->first_op) {
@@ -196,8 +225,8 @@ void bump_versions(const Recording& recording, const Tensors& externals) {
     while (impl->version_counter().current_version() < target) impl->bump_version();
 }
 
-std::shared_ptr<const runtime::Interpreter> build_under_autograd(const ir::Graph& graph) {
-  return std::make_shared<const runtime::Interpreter>(graph, planner::plan_reuse(graph), std::vector<c10::IValue>(), c10::DispatchKeySet());
+std::shared_ptr<const runtime::Interpreter> build_under_autograd(const ir::Graph& graph, const std::vector<c10::IValue>& resources = {}) {
+  return std::make_shared<const runtime::Interpreter>(graph, planner::plan_reuse(graph), resources, c10::DispatchKeySet());
 }
 
 }  // namespace
@@ -211,8 +240,18 @@ bool Variant::ready() const {
   if (recording->backward_failed) return false;
   if (!recording->needs_grad() || recording->spent) return true;
   if (wants_backward && !joint) return false;
-  return joint || can_rerun;
+  return (joint || can_rerun) && left_to_program().empty();
 }
+
+std::string Variant::left_to_program() const {
+  if (can_rerun) return "";
+  if (recording->kinds->create_graph) return "its gradient is taken with create_graph, and it cannot be run again under autograd";
+  if (joint && recording->kinds->other_outputs)
+    return "gradients are taken of different sets of its results, and it cannot be run again under autograd";
+  return "";
+}
+
+bool can_run_again(Recording& recording) { return can_run_again(recording, functionalize_forward(recording, "forward")); }
 
 namespace {
 
@@ -237,22 +276,17 @@ std::shared_ptr<Variant> make_variant(const std::shared_ptr<Recording>& recordin
                                       std::vector<std::string>& obstacles) {
   Recording& r = *recording;
   auto variant = std::make_shared<Variant>(recording);
-  variant->functional = phases.time(Phase::functionalize, [&] {
-    auto functional = capture::functionalize(r.tape(), {0, r.forward.ops}, r.forward_results(), options.name);
-    passes::eliminate_dead(functional.graph);
-    return functional;
-  });
+  variant->functional = phases.time(Phase::functionalize, [&] { return functionalize_forward(r, options.name); });
   obstacles.insert(obstacles.end(), variant->functional.obstacles.begin(), variant->functional.obstacles.end());
   if (!obstacles.empty()) return nullptr;
   phases.time(Phase::verify, [&] { check_graph(variant->functional.graph); });
   variant->guards.set_offsets(variant->functional.offset_matters);
   const ir::Graph& graph = variant->functional.graph;
-  variant->can_rerun = r.needs_grad() && !r.spent && r.autograd_obstacles.empty() && variant->functional.plain_autograd &&
-                       graph.write_backs.empty() && !has_ordered_nodes(graph) && writes_as_the_program(r, graph) &&
-                       !writes_behind_autograd(r) && !returns_shared_memory(r);
+  variant->can_rerun = can_run_again(r, variant->functional);
+  variant->is_random = variant->can_rerun && draws_random_numbers(r);
   variant->forward =
       phases.time(Phase::build, [&] { return build(options, graph, variant->functional.resources, /*keeps_weights=*/!r.needs_grad()); });
-  if (variant->can_rerun) variant->rerun = build_under_autograd(graph);
+  if (variant->can_rerun) variant->rerun = build_under_autograd(graph, variant->functional.resources);
   for (const ResultBinding& result : variant->functional.results)
     variant->views.push_back(result.view ? build_under_autograd(*result.view) : nullptr);
   variant->is_direct = is_direct(r, *variant);
@@ -333,6 +367,12 @@ detail::Answer run_variant(const std::shared_ptr<const Variant>& variant, const 
   bool joint = grad && variant->joint;
   const capture::Functional& functional = joint ? variant->joint->functional : variant->functional;
 
+  at::Tensor generator_state;
+  if (grad && variant->is_random) {
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    std::lock_guard lock(generator.mutex());
+    generator_state = generator.get_state();
+  }
   Tensors outputs, saved;
   {
     std::optional<c10::InferenceMode> inference;
@@ -362,7 +402,7 @@ detail::Answer run_variant(const std::shared_ptr<const Variant>& variant, const 
       answer.tensors.push_back(externals[functional.results[i].index].alias());
     else answer.tensors.push_back(bind_result(functional.results[i], outputs, externals, variant->externals));
   }
-  if (grad) attach_history(variant, answer.tensors, externals, std::move(saved));
+  if (grad) attach_history(variant, answer.tensors, externals, std::move(saved), std::move(generator_state));
   for (size_t i = 0; i < recording.results.size(); ++i)
     if (recording.results[i].same_as_result >= 0 && recording.results[i].same_as_external < 0)
       answer.tensors[i] = answer.tensors[recording.results[i].same_as_result];

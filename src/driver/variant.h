@@ -37,6 +37,7 @@ struct Variant {
   std::unique_ptr<Joint> joint;
   bool autograd_runs = false;  // autograd over the forward graph gives the program's gradients
   bool can_rerun = false;      // and the forward may run a second time for it
+  bool is_random = false;      // with the random numbers of the first time
   bool use_autograd = false;   // the `eager` backend
   std::shared_ptr<const runtime::Interpreter> rerun;
   std::vector<std::shared_ptr<const runtime::Interpreter>> views;  // per result: takes it from its external
@@ -49,7 +50,12 @@ struct Variant {
 
   // May it answer when gradients are needed?
   bool ready() const;
+  // Gradients are known to be taken in a way that it cannot serve: why the program runs itself. Empty if there are none.
+  std::string left_to_program() const;
 };
+
+// Whether a recording's forward, run a second time under autograd, gives the program's gradients.
+bool can_run_again(Recording& recording);
 
 // Builds the graphs. On an obstacle returns nullptr and adds to `obstacles`.
 std::shared_ptr<Variant> make_variant(const std::shared_ptr<Recording>& recording, const Options& options, Phases& phases,

@@ -16,6 +16,9 @@ namespace loop = ir::loop;
 
 Terms::Terms(const ir::Graph& graph, const ir::Group& group, const std::vector<ValueId>& buffers)
     : graph_(graph), group_(group), buffers_(buffers) {
+  // Long stretches of a chain that differ in their numbers alone are one kernel if the numbers are arguments.
+  constexpr size_t kNodesWithNumbersAsArguments = 24;
+  takes_numbers_ = group.nodes.size() >= kNodesWithNumbersAsArguments;
   for (size_t i : group.parts)
     for (ValueId id : ops::results_of(graph.nodes[i]))
       if (id != ir::kNoValue) part_nodes_[id] = i;
@@ -81,6 +84,10 @@ TermId Terms::number(const Number& number, DType type) {
   return add({Term::Kind::scalar, type, which, -1, 0, {}});
 }
 
+TermId Terms::real_number(double number, DType type) {
+  return takes_numbers_ && loop::is_real(type) ? this->number({ir::kNoScalar, number}, type) : constant(number, type);
+}
+
 TermId Terms::load(ValueId id, const Access& access, std::vector<TermId> operands) {
   auto buffer = static_cast<int32_t>(std::find(buffers_.begin(), buffers_.end(), id) - buffers_.begin());
   int32_t which = -1;
@@ -125,7 +132,7 @@ TermId Terms::argument(int index, DType type) {
   return std::visit(
       [&](const auto& a) -> TermId {
         using A = std::decay_t<decltype(a)>;
-        if constexpr (std::is_same_v<A, double>) return constant(a, type);
+        if constexpr (std::is_same_v<A, double>) return real_number(a, type);
         else if constexpr (std::is_same_v<A, int64_t> || std::is_same_v<A, bool>) return constant(static_cast<int64_t>(a), type);
         else if constexpr (std::is_same_v<A, ir::NumberTensor>) return number_tensor(a, type);
         else throw InternalError(node_->op + " has an argument that is no number");
@@ -136,7 +143,7 @@ TermId Terms::argument(int index, DType type) {
 TermId Terms::number_tensor(const ir::NumberTensor& n, DType type) {
   if (const auto* real = std::get_if<double>(&n.number)) {
     bool narrow = n.plain && n.dtype == DType::f32;
-    return constant(narrow ? static_cast<double>(static_cast<float>(*real)) : *real, type);
+    return real_number(narrow ? static_cast<double>(static_cast<float>(*real)) : *real, type);
   }
   if (const auto* whole = std::get_if<int64_t>(&n.number)) return constant(*whole, type);
   return constant(static_cast<int64_t>(std::get<bool>(n.number)), type);

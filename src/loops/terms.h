@@ -95,6 +95,7 @@ class Terms {
   TermId constant(double number, ir::DType type);
   TermId constant(int64_t number, ir::DType type);
   TermId number(const Number& number, ir::DType type);
+  TermId real_number(double number, ir::DType type);
   TermId number_tensor(const ir::NumberTensor& number, ir::DType type);
   TermId element(ir::ValueId id, ir::DType type);
   TermId argument(int index, ir::DType type);
@@ -119,6 +120,7 @@ class Terms {
   std::vector<Part> parts_;
   std::vector<Access> accesses_;
   std::vector<size_t> positions_;
+  bool takes_numbers_ = false;  // of the program as arguments, not as constants
   // While a node is added:
   const ir::Node* node_ = nullptr;
   ir::DType type_ = ir::DType::f32;

@@ -154,11 +154,13 @@ class Placer {
   // Results that are worth it.
   void find_hosts() {
     constexpr int64_t kLeast = 4096;
+    std::vector<bool> is_output(graph_.values.size(), false);
+    for (ValueId id : graph_.outputs)
+      if (id != kNoValue) is_output[id] = true;
     for (size_t i = 0; i < graph_.nodes.size(); ++i)
       if (placing_.takes_memory(graph_.nodes[i]))
         ir::for_each_definition(graph_.nodes[i], [&](ValueId id) {
-          bool is_output = lives_.root(id) == id && std::count(graph_.outputs.begin(), graph_.outputs.end(), id) > 0;
-          if (!is_output || bytes(id) < kLeast) return;
+          if (!is_output[id] || lives_.root(id) != id || bytes(id) < kLeast) return;
           arena_.hosts.push_back(id);
           hosts_.push_back({Block(bytes(id) / kAlignment * kAlignment), i});
         });
@@ -172,8 +174,12 @@ class Placer {
       std::erase(dying_[now_], operand);
     } else {
       place = {ir::Arena::kBlock, -1};
-      for (size_t h = 0; h < hosts_.size() && place.begin < 0; ++h)
-        if (end < hosts_[h].written) place = {static_cast<int32_t>(h), hosts_[h].block.take(bytes(id))};
+      // Hosts are in the order in which they are written; those that are written after `end` may be tried.
+      constexpr ptrdiff_t kMaxHostsTried = 64;
+      auto later = std::upper_bound(hosts_.begin(), hosts_.end(), end, [](size_t e, const Host& host) { return e < host.written; });
+      auto last = later + std::min(kMaxHostsTried, hosts_.end() - later);
+      for (auto host = later; host != last && place.begin < 0; ++host)
+        place = {static_cast<int32_t>(host - hosts_.begin()), host->block.take(bytes(id))};
       if (place.begin < 0) place = {ir::Arena::kBlock, block_.take(bytes(id))};
     }
     dying_[end].push_back(id);

@@ -41,10 +41,14 @@ class Planner {
   // Inputs whose memory an output would share: these must not be written in place.
   std::vector<bool> inputs_under_outputs() const {
     std::vector<bool> found = frozen_;
-    for (size_t i = 0; i < graph_.inputs.size(); ++i)
-      for (ValueId id : graph_.outputs)
-        if (id != kNoValue && id != graph_.inputs[i].value && buffer_[id] == buffer_[graph_.inputs[i].value] && writable_[buffer_[id]])
-          found[i] = true;
+    std::vector<std::vector<ValueId>> outputs_on(writable_.size());  // per buffer
+    for (ValueId id : graph_.outputs)
+      if (id != kNoValue) outputs_on[buffer_[id]].push_back(id);
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) {
+      int buffer = buffer_[graph_.inputs[i].value];
+      for (ValueId id : outputs_on[buffer])
+        if (id != graph_.inputs[i].value && writable_[buffer]) found[i] = true;
+    }
     return found;
   }
 
@@ -72,11 +76,11 @@ class Planner {
   }
 
   void open_inputs() {
+    std::vector<bool> is_written(graph_.values.size(), false);
+    for (const ir::WriteBack& write : graph_.write_backs) is_written[write.input] = true;
     for (size_t i = 0; i < graph_.inputs.size(); ++i) {
       ValueId id = graph_.inputs[i].value;
-      bool written =
-          std::any_of(graph_.write_backs.begin(), graph_.write_backs.end(), [&](const ir::WriteBack& w) { return w.input == id; });
-      place(id, new_buffer(written && !frozen_[i]));
+      place(id, new_buffer(is_written[id] && !frozen_[i]));
     }
   }
 

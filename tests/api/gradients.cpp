@@ -229,6 +229,92 @@ TEST_P(Gradients, NothingDifferentiatedForManyCalls) {
   }
 }
 
+// Under pure, where a graph answers in place of the program.
+class PureGradients : public testing::TestWithParam<std::string> {
+ protected:
+  Options options() { return {.backend = GetParam(), .trust = Trust::pure}; }
+
+  // A training loop with the eager function and with the compiled one; gradients agree to the last bits.
+  template <class F, class Use>
+  void expect_close(F function, Use use, int calls = 8) {
+    auto fast = tenon::compile(function, options());
+    for (int i = 0; i < calls; ++i) {
+      torch::manual_seed(i);
+      Tensor expected = use(function, i);
+      torch::manual_seed(i);
+      Tensor got = use(fast, i);
+      EXPECT_TRUE(torch::allclose(expected, got, 1e-5, 1e-6)) << i << "\n" << expected << got << tenon::explain(fast);
+    }
+  }
+
+  Tensor gradient() const { return fc->weight.grad().clone(); }
+  torch::nn::Linear fc{4, 4};
+};
+
+TEST_P(PureGradients, GradientPenaltyPlusLoss) {
+  auto step = [&](auto& f, int) {
+    fc->zero_grad();
+    Tensor x = torch::randn({3, 4}).requires_grad_();
+    Tensor y = f(x).sum();
+    Tensor slope = torch::autograd::grad({y}, {x}, {}, true, /*create_graph=*/true)[0];
+    (slope.pow(2).sum() + y).backward();
+    return gradient();
+  };
+  expect_close([&](Tensor x) { return torch::tanh(fc(x)).pow(2); }, step);
+}
+
+TEST_P(PureGradients, GradientPenaltyThroughDropout) {
+  auto step = [&](auto& f, int i) {
+    fc->zero_grad();
+    Tensor x = torch::randn({3, 4}).requires_grad_();
+    Tensor y = f(x).sum();
+    // Only now and then, as regularizers do; the masks are those of this call.
+    Tensor penalty = i % 3 == 2 ? torch::autograd::grad({y}, {x}, {}, true, /*create_graph=*/true)[0].pow(2).sum() : torch::zeros({});
+    Tensor next = torch::rand({1});  // the generator goes on as in eager
+    (penalty + y).backward();
+    return torch::cat({gradient().flatten(), next});
+  };
+  expect_close([&](Tensor x) { return torch::dropout(torch::tanh(fc(x)), 0.5, /*train=*/true); }, step);
+}
+
+// A program that cannot be run again for a second derivative runs itself once such a derivative is known of.
+TEST_P(PureGradients, GradientPenaltyWhereStateIsWritten) {
+  Tensor calls = torch::zeros({});
+  auto step = [&](auto& f, int) {
+    fc->zero_grad();
+    calls.zero_();
+    Tensor x = torch::randn({3, 4}).requires_grad_();
+    Tensor y = f(x).sum();
+    Tensor slope = torch::autograd::grad({y}, {x}, {}, true, /*create_graph=*/true)[0];
+    (slope.pow(2).sum() + y).backward();
+    return gradient() + calls;
+  };
+  auto counted = [&](Tensor x) {
+    calls.add_(1);
+    return torch::tanh(fc(x)).pow(2);
+  };
+  expect_close(counted, step);
+}
+
+TEST_P(PureGradients, LossOfAnotherLayoutWhereStateIsWritten) {
+  for (bool sum_first : {true, false}) {
+    Tensor calls = torch::zeros({});
+    auto step = [&](auto& f, int i) {
+      fc->zero_grad();
+      calls.zero_();
+      Tensor y = f(torch::randn({3, 4}));
+      ((i < 4) == sum_first ? y.sum() : y.pow(2).mean()).backward();
+      return gradient() + calls;
+    };
+    auto counted = [&](Tensor x) {
+      calls.add_(1);
+      return torch::tanh(fc(x));
+    };
+    expect_close(counted, step);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, PureGradients, testing::Values("eager", "aot_eager", "aten"));
 INSTANTIATE_TEST_SUITE_P(Backends, Gradients, testing::Values("eager", "aot_eager", "aten"));
 
 }  // namespace tenon::test

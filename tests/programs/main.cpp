@@ -30,7 +30,8 @@ void register_corpus() {
 
 int main(int argc, char** argv) {
   setenv("TENON_CHECK_TEXT", "1", 1);
-  setenv("TENON_CHECK_KERNELS", "1", 1);  // each run of a kernel is compared, the program goes on with eager's bits
+  setenv("TENON_INTERNAL_ERRORS", "raise", 1);  // a graph that cannot be built fails the test
+  setenv("TENON_CHECK_KERNELS", "1", 1);        // each run of a kernel is compared, the program goes on with eager's bits
   testing::InitGoogleTest(&argc, argv);
   tenon::test::register_corpus();
   return RUN_ALL_TESTS();

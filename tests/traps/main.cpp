@@ -23,7 +23,8 @@ class Sprung : public testing::Test {
 
 int main(int argc, char** argv) {
   setenv("TENON_CHECK_TEXT", "1", 1);
-  setenv("TENON_CHECK_KERNELS", "1", 1);  // each run of a kernel is compared, the program goes on with eager's bits
+  setenv("TENON_INTERNAL_ERRORS", "raise", 1);  // a graph that cannot be built fails the test
+  setenv("TENON_CHECK_KERNELS", "1", 1);        // each run of a kernel is compared, the program goes on with eager's bits
   testing::InitGoogleTest(&argc, argv);
   using namespace tenon::test;
   for (size_t i = 0; i < corpus().size(); ++i)

@@ -123,6 +123,7 @@ void walk(uint64_t seed, const std::string& way, bool print, Totals& totals) {
 
 int main(int argc, char** argv) {
   setenv("TENON_CHECK_TEXT", "1", 1);
+  setenv("TENON_INTERNAL_ERRORS", "raise", 1);  // a graph that cannot be built fails the test
   setenv("TENON_CHECK_KERNELS", "1", 1);
   at::set_num_threads(1);
   double seconds = 60;

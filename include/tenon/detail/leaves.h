@@ -1,21 +1,27 @@
 // The leaves of arguments and results: tensors, numbers and strings, found through optionals,
-// vectors, tuples and structs with a visit function.
+// vectors, tuples, maps, IValues and structs with a visit function.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
 #include <any>
-#include <array>
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <string>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include <tenon/detail/leaf_types.h>
+
+namespace c10 {
+struct IValue;
+namespace ivalue {
+struct Object;
+}
+}  // namespace c10
 
 namespace tenon::detail {
 
@@ -26,40 +32,16 @@ struct Leaves {
   std::vector<std::string> texts;
 };
 
-template <class T>
-struct IsVector : std::false_type {};
-template <class T, class A>
-struct IsVector<std::vector<T, A>> : std::true_type {};
-template <class T>
-struct IsVector<c10::ArrayRef<T>> : std::true_type {};
-template <class T>
-struct IsOptional : std::false_type {};
-template <class T>
-struct IsOptional<std::optional<T>> : std::true_type {};
-template <class T>
-struct IsTuple : std::false_type {};
-template <class... T>
-struct IsTuple<std::tuple<T...>> : std::true_type {};
-template <class A, class B>
-struct IsTuple<std::pair<A, B>> : std::true_type {};
-template <class T, size_t N>
-struct IsTuple<std::array<T, N>> : std::true_type {};
-
-struct AnyMember {
-  template <class... T>
-  void operator()(T&...) const {}
-};
-template <class T>
-concept HasVisit = requires(T& x) {
-  x.visit(AnyMember{});
-};
-
-// Walks x; `sink` has tensor(t), number(bits) and text(s).
+// Walks x; `sink` has tensor(t), number(bits), text(s), ivalue(v) and object(o).
 template <class Sink, class T>
 void walk(Sink& sink, T& x) {
   using U = std::remove_cv_t<T>;
   if constexpr (std::is_base_of_v<at::Tensor, U>) {
     sink.tensor(x);
+  } else if constexpr (std::is_same_v<U, c10::IValue>) {
+    sink.ivalue(x);
+  } else if constexpr (IsScriptModule<U>) {
+    sink.object(*x._ivalue());
   } else if constexpr (std::is_arithmetic_v<U> || std::is_enum_v<U>) {
     static_assert(sizeof(U) <= 8, "numbers of more than 8 bytes are not supported");
     uint64_t bits = 0;
@@ -78,6 +60,12 @@ void walk(Sink& sink, T& x) {
   } else if constexpr (IsVector<U>::value) {
     sink.number(x.size());
     for (auto& item : x) walk(sink, item);
+  } else if constexpr (IsMap<U>::value) {
+    sink.number(x.size());
+    for (auto* entry : in_key_order(x)) {
+      walk(sink, entry->first);
+      walk(sink, entry->second);
+    }
   } else if constexpr (IsTuple<U>::value) {
     std::apply([&](auto&... items) { (walk(sink, items), ...); }, x);
   } else if constexpr (HasVisit<U>) {
@@ -89,8 +77,19 @@ void walk(Sink& sink, T& x) {
   }
 }
 
+// src/driver/ivalue_leaves.cpp. An object's slots are walked as an argument's leaves, but nothing in it is a result.
+void collect_ivalue(Leaves& out, const c10::IValue& value);
+void collect_object(Leaves& out, const c10::ivalue::Object& object);
+void find_tensors(c10::SmallVectorImpl<at::Tensor*>& out, c10::IValue& value);
+// What stands for a tensor in the prototype of a result: an empty one, since a tuple asks its elements for their types.
+at::Tensor stand_in();
+// Gives it tuples, lists and dictionaries of its own; copies of an IValue share them.
+void unshare_ivalue(c10::IValue& value);
+
 struct Collect {
   Leaves& out;
+  void ivalue(const c10::IValue& v) { collect_ivalue(out, v); }
+  void object(const c10::ivalue::Object& o) { collect_object(out, o); }
   void tensor(const at::Tensor& t) { out.tensors.push_back(&t); }
   void number(uint64_t bits) { out.numbers.push_back(bits); }
   void text(std::string s) { out.texts.push_back(std::move(s)); }
@@ -106,11 +105,29 @@ using TensorPlaces = c10::SmallVector<at::Tensor*, 4>;
 
 struct FindTensors {
   TensorPlaces out;
+  void ivalue(c10::IValue& v) { find_tensors(out, v); }
+  void ivalue(const c10::IValue&) {}
+  void object(const c10::ivalue::Object&) {}
   void tensor(at::Tensor& t) { out.push_back(&t); }
   void tensor(const at::Tensor&) {}
   void number(uint64_t) {}
   void text(const std::string&) {}
 };
+
+struct Unshare {
+  void ivalue(c10::IValue& v) { unshare_ivalue(v); }
+  void ivalue(const c10::IValue&) {}
+  void object(const c10::ivalue::Object&) {}
+  void tensor(const at::Tensor&) {}
+  void number(uint64_t) {}
+  void text(const std::string&) {}
+};
+
+template <class R>
+void unshare(R& result) {
+  Unshare sink;
+  walk(sink, result);
+}
 
 template <class R>
 TensorPlaces tensors_of(R& result) {
@@ -128,7 +145,8 @@ void put_tensors(R& result, c10::SmallVectorImpl<at::Tensor>& tensors) {
 template <class R>
 std::shared_ptr<const std::any> prototype_of(const R& result) {
   R copy = result;
-  for (at::Tensor* tensor : tensors_of(copy)) *tensor = at::Tensor();
+  unshare(copy);
+  for (at::Tensor* tensor : tensors_of(copy)) *tensor = stand_in();
   return std::make_shared<const std::any>(std::move(copy));
 }
 

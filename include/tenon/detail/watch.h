@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include <tenon/detail/leaf_types.h>
+
 namespace tenon {
 namespace detail {
 
@@ -60,6 +62,15 @@ void list_module(P module, WatchedParts& out) {
   }
 }
 
+// A torch::jit::Module is a handle: a copy of it has the same parameters.
+template <class M>
+void list_script_module(M module, WatchedParts& out) {
+  for (const auto& item : module.named_parameters()) out.tensors.emplace_back(item.name, item.value);
+  for (const auto& item : module.named_buffers()) out.tensors.emplace_back(item.name, item.value);
+  for (const auto& part : module.modules())
+    out.numbers.emplace_back("training", [part] { return static_cast<uint64_t>(part.is_training()); });
+}
+
 }  // namespace detail
 
 class Watched {
@@ -70,6 +81,10 @@ class Watched {
 
   template <class T>
   requires detail::IsModuleHolder<T> Watched(T holder) : Watched(holder.ptr()) {}
+
+  template <class T>
+  requires detail::IsScriptModule<T> Watched(T module)
+      : list_([module](detail::WatchedParts& out) { detail::list_script_module(module, out); }) {}
 
   Watched(at::Tensor tensor) : list_([tensor](detail::WatchedParts& out) { out.tensors.emplace_back("watched", tensor); }) {}
 

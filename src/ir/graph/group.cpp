@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <unordered_map>
 
 namespace tenon::ir {
 namespace {
@@ -48,16 +49,43 @@ bool is_view(const Graph& graph, const Node& node) {
 }
 
 Graph subgraph(const Graph& graph, const Group& group) {
+  return subgraph(graph, group, [&](ValueId id) -> const Value& { return graph.values[id]; });
+}
+
+// Values are numbered anew: a copy of all of the graph's values for each group would take quadratic time.
+Graph subgraph(const Graph& graph, const Group& group, const std::function<const Value&(ValueId)>& value) {
   Graph out;
   out.name = graph.name;
-  out.values = graph.values;
   out.scalars = graph.scalars;
+  std::unordered_map<ValueId, ValueId> numbers;
+  auto renamed = [&](ValueId id) {
+    if (id == kNoValue) return id;
+    auto [it, is_new] = numbers.try_emplace(id, static_cast<ValueId>(out.values.size()));
+    if (is_new) out.values.push_back(value(id));
+    return it->second;
+  };
   for (ValueId id : group.inputs) {
-    out.values[id].alias_of = kNoValue;
-    out.inputs.push_back({id, InputRole::argument, "input " + std::to_string(out.inputs.size())});
+    out.inputs.push_back({renamed(id), InputRole::argument, "input " + std::to_string(out.inputs.size())});
+    out.values[out.inputs.back().value].alias_of = kNoValue;
   }
-  for (size_t i : group.nodes) out.nodes.push_back(graph.nodes[i]);
-  out.outputs = group.outputs;
+  for (size_t i : group.nodes) {
+    Node& node = out.nodes.emplace_back(graph.nodes[i]);
+    for (Argument& arg : node.args) {
+      if (auto* id = std::get_if<ValueId>(&arg)) *id = renamed(*id);
+      else if (auto* list = std::get_if<ValueList>(&arg))
+        for (ValueId& item : list->ids) item = renamed(item);
+    }
+    for (Node::Write& write : node.writes) write.before = renamed(write.before);
+    for (Node::Write& write : node.writes) write.after = renamed(write.after);
+    for (Result& result : node.results)
+      for (ValueId& id : result.ids) id = renamed(id);
+    for_each_definition(node, [&](ValueId id) {
+      ValueId& alias = out.values[id].alias_of;
+      auto known = numbers.find(alias);
+      if (alias != kNoValue) alias = known == numbers.end() ? kNoValue : known->second;
+    });
+  }
+  for (ValueId id : group.outputs) out.outputs.push_back(renamed(id));
   return out;
 }
 

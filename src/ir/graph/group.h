@@ -1,6 +1,7 @@
 // A group: nodes of a graph that become one kernel. Pure data between fusion and lowering.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -67,8 +68,10 @@ inline bool is_fused(const Node& node) { return node.op == kFused; }
 bool is_view(const Graph& graph, const Node& node);
 inline size_t group_of(const Node& fused) { return static_cast<size_t>(std::get<int64_t>(std::get<Attribute>(fused.args[0]))); }
 
-// A group as a graph of its own. Values keep their numbers.
+// A group as a graph of its own, with its values numbered anew.
 Graph subgraph(const Graph& graph, const Group& group);
+// The same where `value` says what a number stands for.
+Graph subgraph(const Graph& graph, const Group& group, const std::function<const Value&(ValueId)>& value);
 
 // A constant argument as the op table names it: "none", "2", "tanh", "100" (flags); nothing for tensors.
 std::string plain_text(const Argument& argument);

@@ -55,14 +55,14 @@ class Verifier {
   }
 
   void write_backs(const std::vector<WriteBack>& list) const {
-    std::vector<ValueId> written;
+    std::vector<bool> is_input(graph_.values.size(), false), written = is_input;
+    for (const Input& input : graph_.inputs) is_input[input.value] = true;
     for (const WriteBack& write : list) {
-      bool is_input =
-          std::any_of(graph_.inputs.begin(), graph_.inputs.end(), [&](const Input& input) { return input.value == write.input; });
-      require(is_input, "a write-back to something that is not an input");
+      in_range(write.input);
+      require(is_input[write.input], "a write-back to something that is not an input");
       use(write.value);
-      require(std::find(written.begin(), written.end(), write.input) == written.end(), "two write-backs to one input");
-      written.push_back(write.input);
+      require(!written[write.input], "two write-backs to one input");
+      written[write.input] = true;
       require(same_shape(write.input, write.value), "a write-back of another shape or element type");
     }
   }

@@ -24,7 +24,10 @@ const ir::Node* Makers::only(ir::ValueId id) const {
   return makes_one ? &node : nullptr;
 }
 
-Call::Call(const ir::Graph& graph, const ir::Group& group) : graph_(ir::subgraph(graph, group)) { graph_.nodes.clear(); }
+Call::Call(const ir::Graph& graph, const ir::Group& group) : whole_(graph), inputs_(group.inputs) {
+  graph_.name = graph.name;
+  graph_.scalars = graph.scalars;
+}
 
 ir::ValueId Call::add(std::string op, std::vector<ir::Argument> args, std::vector<int64_t> sizes, ir::DType dtype) {
   bool is_view = ops::view_kind(op) != ops::View::none;
@@ -37,9 +40,9 @@ ir::ValueId Call::add(std::string op, std::vector<ir::Argument> args, std::vecto
 // Where it lies in what it is a view of.
 void Call::set_view(ir::ValueId id) {
   const ir::Node& node = graph_.nodes.back();
-  ir::Value& value = graph_.values[id];
+  ir::Value& value = made_[id - first_new()];
   ir::ValueId of_id = ir::operand(node, 0);
-  const ir::TensorType& of = graph_.values[of_id].type;
+  const ir::TensorType& of = type(of_id);
   if (node.op == "aten::transpose.int") {
     value.type.strides = of.strides;
     std::swap(value.type.strides.at(static_cast<size_t>(*ir::constant<int64_t>(node, 1))),
@@ -55,7 +58,8 @@ void Call::set_view(ir::ValueId id) {
 
 ir::ValueId Call::add_result(std::vector<int64_t> sizes, ir::DType dtype) {
   std::vector<int64_t> strides = ir::contiguous_strides(sizes);
-  ir::ValueId result = graph_.add_value({dtype, std::move(sizes), std::move(strides)});
+  ir::ValueId result = first_new() + static_cast<ir::ValueId>(made_.size());
+  made_.push_back({{dtype, std::move(sizes), std::move(strides)}});
   graph_.nodes.back().results.push_back({false, {result}});
   return result;
 }
@@ -63,8 +67,10 @@ ir::ValueId Call::add_result(std::vector<int64_t> sizes, ir::DType dtype) {
 void Call::add_nothing() { graph_.nodes.back().results.push_back({false, {ir::kNoValue}}); }
 
 std::shared_ptr<const ir::Graph> Call::finish(std::vector<ir::ValueId> outputs) {
-  graph_.outputs = std::move(outputs);
-  return std::make_shared<const ir::Graph>(std::move(graph_));
+  ir::Group all{.inputs = std::move(inputs_), .outputs = std::move(outputs)};
+  for (size_t i = 0; i < graph_.nodes.size(); ++i) all.nodes.push_back(i);
+  auto value = [&](ir::ValueId id) -> const ir::Value& { return is_new(id) ? made_[id - first_new()] : whole_.values[id]; };
+  return std::make_shared<const ir::Graph>(ir::subgraph(graph_, all, value));
 }
 
 }  // namespace tenon::passes

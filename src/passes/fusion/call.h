@@ -23,7 +23,8 @@ class Makers {
   std::vector<int> uses_;
 };
 
-// A graph of a group's inputs.
+// A graph of a group's inputs. While it is made, values keep the numbers that they have in the whole graph, and new ones follow
+// behind these; finish() numbers them anew, so that no group copies all values of the graph.
 class Call {
  public:
   Call(const ir::Graph& graph, const ir::Group& group);
@@ -32,12 +33,17 @@ class Call {
   ir::ValueId add(std::string op, std::vector<ir::Argument> args, std::vector<int64_t> sizes, ir::DType dtype);
   ir::ValueId add_result(std::vector<int64_t> sizes, ir::DType dtype);  // one more of the last op
   void add_nothing();                                                   // one that it leaves undefined
-  const ir::TensorType& type(ir::ValueId id) const { return graph_.values[id].type; }
+  const ir::TensorType& type(ir::ValueId id) const { return is_new(id) ? made_[id - first_new()].type : whole_.values[id].type; }
   std::shared_ptr<const ir::Graph> finish(std::vector<ir::ValueId> outputs);
 
  private:
   void set_view(ir::ValueId id);
+  ir::ValueId first_new() const { return static_cast<ir::ValueId>(whole_.values.size()); }
+  bool is_new(ir::ValueId id) const { return id >= first_new(); }
 
+  const ir::Graph& whole_;
+  std::vector<ir::ValueId> inputs_;
+  std::vector<ir::Value> made_;
   ir::Graph graph_;
 };
 

@@ -1,0 +1,82 @@
+#include "driver/internal_errors.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "base/warn.h"
+#include "driver/stats.h"
+#include "ir/graph/print.h"
+
+namespace tenon::driver {
+namespace {
+
+// TENON_INTERNAL_ERRORS chooses where a program does not.
+OnInternalError chosen(const Options& options) {
+  static const char* wanted = std::getenv("TENON_INTERNAL_ERRORS");
+  if (!wanted || options.on_internal_error != OnInternalError::warn) return options.on_internal_error;
+  if (wanted == std::string("raise")) return OnInternalError::raise;
+  if (wanted == std::string("ignore")) return OnInternalError::ignore;
+  return OnInternalError::warn;
+}
+
+// Writes the graph to a file and says how to run it.
+std::string reproduction(const BuildError& error) {
+  static std::atomic<int> files{0};
+  const char* folder = std::getenv("TENON_REPRO_DIR");
+  try {
+    std::filesystem::path path = folder ? folder : std::filesystem::temp_directory_path();
+    path /= "tenon-" + error.name() + "-" + std::to_string(getpid()) + "-" + std::to_string(files++) + ".ir";
+    std::ofstream file(path);
+    file << error.graph();
+    if (!file.flush()) return "; the graph could not be written to " + path.string() + " (TENON_REPRO_DIR names another folder)";
+    return "; `" + error.command() + " " + path.string() + "` runs the same passes and builds the same kernels";
+  } catch (const std::exception& failure) {
+    return std::string("; the graph could not be written: ") + failure.what() + " (TENON_REPRO_DIR names another folder)";
+  }
+}
+
+}  // namespace
+
+BuildError::BuildError(const ir::Graph& graph, bool keeps_weights, const std::string& why)
+    : InternalError(why),
+      graph_(ir::print(graph)),
+      name_(graph.name),
+      command_(std::string("tenon-opt --all --kernels") + (keeps_weights ? " --keeps-weights" : "")) {}
+
+std::string InternalErrors::note(const std::exception& error) {
+  ++counters().internal_errors;
+  std::string text = "building a graph failed: " + std::string(error.what());
+  OnInternalError policy = chosen(options_);
+  std::lock_guard lock(mutex_);
+  bool is_first = !std::exchange(has_warned_, true);
+  if (policy == OnInternalError::ignore || (policy == OnInternalError::warn && !is_first)) return text;
+  const auto* build = dynamic_cast<const BuildError*>(&error);
+  bool is_ours = !dynamic_cast<const UserError*>(&error);
+  std::string report = text + (build ? reproduction(*build) : "");
+  if (is_ours) report += "; this is a fault of Tenon: please report it with that file";
+  if (policy == OnInternalError::raise) {
+    pending_ = report;
+    is_pending_ = true;
+  } else {
+    warn("'" + options_.name + "' runs without this graph, with the same results and as slow as eager: " + report +
+         ". Options::on_internal_error = OnInternalError::raise makes it an exception, ignore silences it.");
+  }
+  return report;
+}
+
+void InternalErrors::raise() {
+  if (!is_pending_) return;
+  std::string report;
+  {
+    std::lock_guard lock(mutex_);
+    if (!is_pending_.exchange(false)) return;
+    report = std::exchange(pending_, "");
+  }
+  throw InternalError("'" + options_.name + "': " + report);
+}
+
+}  // namespace tenon::driver

@@ -1,0 +1,16 @@
+// Warnings are whole lines on stderr, one for each key.
+#include "base/warn.h"
+
+#include <gtest/gtest.h>
+
+namespace tenon::test {
+
+TEST(Warn, OncePerKey) {
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(warn_once("unit test, first", "one"));
+  EXPECT_FALSE(warn_once("unit test, first", "one more"));
+  EXPECT_TRUE(warn_once("unit test, second", "two"));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "tenon: one\ntenon: two\n");
+}
+
+}  // namespace tenon::test
