@@ -32,6 +32,7 @@ class Reservation {
 
   bool exists() const { return begin_ != nullptr; }
   bool contains(const void* address) const { return address >= begin_ && address < begin_ + size_; }
+  std::mutex& mutex() { return mutex_; }
   size_t chunk() const { return std::clamp(size_ / kChunksInReservation, kMinChunk, kMaxChunk); }
 
   AddressSpan take(size_t bytes) {
@@ -95,6 +96,9 @@ bool is_reserved(const void* address) {
   static const Reservation& reservation = Reservation::get();
   return reservation.contains(address);
 }
+
+void lock_addresses() { Reservation::get().mutex().lock(); }
+void unlock_addresses() { Reservation::get().mutex().unlock(); }
 
 AddressSpan reserve_addresses(size_t bytes) {
   AddressSpan span = Reservation::get().take(with_guard(bytes));

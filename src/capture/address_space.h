@@ -30,6 +30,10 @@ bool map_copy(AddressSpan span, const void* contents, bool writable = false);
 // Takes the memory away again.
 void unmap_copy(AddressSpan span);
 
+// Around a fork: no other thread is inside meanwhile.
+void lock_addresses();
+void unlock_addresses();
+
 // Spans for the results of one call, which all end together.
 class AddressArena {
  public:

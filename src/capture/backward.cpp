@@ -17,6 +17,7 @@
 #include "base/per_thread.h"
 #include "base/pointer_map.h"
 #include "capture/listener.h"
+#include "capture/observed_tensor.h"
 
 namespace tenon::capture {
 namespace {
@@ -122,14 +123,20 @@ class AskingEngine : public torch::autograd::Engine {
       return Engine::execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
     };
     Listener* listener = current_listener();
+    if (!listener) return run();
+    // Its own code reads no contents; hooks and custom functions may.
+    auto run_unannounced = [&] {
+      LibraryCode library(EngineCall(roots, inputs, keep_graph).graph(0).has_value());
+      return run();
+    };
     bool whole = accumulate_grad && !create_graph && outputs.empty() && !torch::autograd::get_current_node();
-    if (!listener || !whole || listening_is_paused() || torch::autograd::AnomalyMode::is_enabled()) return run();
+    if (!whole || listening_is_paused() || torch::autograd::AnomalyMode::is_enabled()) return run_unannounced();
     EngineCall call(roots, inputs, keep_graph);
     if (listener->on_backward(call)) {
       if (!keep_graph) t_first_whole_node = nodes;
       return {};
     }
-    variable_list out = run();
+    variable_list out = run_unannounced();
     listener->after_backward();
     return out;
   }

@@ -12,6 +12,7 @@
 
 #include "capture/memory_ranges.h"
 #include "capture/tensors.h"
+#include "capture/withdrawn.h"
 
 namespace tenon::capture {
 namespace {
@@ -29,7 +30,7 @@ bool have_overlaps(const Storages& storages) {
   std::unordered_set<const c10::StorageImpl*> seen;
   bool found = false;
   for (const c10::StorageImpl* storage : storages)
-    if (storage && seen.insert(storage).second) ranges.add(storage->data(), storage->nbytes(), 0, [&](int32_t) { found = true; });
+    if (storage && seen.insert(storage).second) ranges.add(memory_of(storage), storage->nbytes(), 0, [&](int32_t) { found = true; });
   return found;
 }
 
@@ -101,7 +102,7 @@ void Guards::close(const Tape& tape, const std::vector<at::Tensor>& held, bool t
   std::vector<c10::intrusive_ptr<c10::StorageImpl>> storages;
   for (size_t i = 0; i < tape.externals.size(); ++i) {
     const External& e = tape.externals[i];
-    if (auto storage = e.weak_storage.lock()) storages.push_back(std::move(storage));
+    if (auto storage = e.weak_storage.lock(); storage && e.kind != External::Kind::gradient) storages.push_back(std::move(storage));
     ExternalGuard g;
     g.kind = e.kind;
     g.index = e.index;

@@ -10,7 +10,9 @@
 namespace tenon::capture {
 
 // Memory that no allocator of libtorch's gave out; only such memory can lie under several storages.
-inline bool is_foreign(const c10::StorageImpl* storage) { return const_cast<c10::StorageImpl*>(storage)->allocator() == nullptr; }
+inline bool is_foreign(const c10::StorageImpl* storage) {
+  return storage && const_cast<c10::StorageImpl*>(storage)->allocator() == nullptr;
+}
 
 // Ranges of addresses in use, each with a number.
 class MemoryRanges {

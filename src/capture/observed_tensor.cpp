@@ -2,10 +2,13 @@
 
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 
+#include "capture/address_space.h"
 #include "capture/pending.h"
 
 namespace tenon::capture {
 namespace {
+
+thread_local bool t_library_code = false;
 
 static_assert(sizeof(ObservedTensor) == sizeof(c10::TensorImpl));
 
@@ -22,12 +25,15 @@ VirtualTable table_of() {
 
 }  // namespace
 
-// A storage that nobody listens to has no hook, and then this costs one comparison.
+// A storage that nobody listens to has no hook and shows its memory; then this costs a few comparisons.
 void ObservedTensor::announce() const {
-  if (!storage_) return;
+  if (!storage_ || t_library_code) return;
   c10::StorageImpl* storage = storage_.unsafeGetStorageImpl();
-  if (storage->has_materializer()) announce_access(storage, Access::read);
+  if (storage->has_materializer() || is_reserved(storage->data())) announce_access(storage, Access::read);
 }
+
+LibraryCode::LibraryCode(bool on) : before_(t_library_code) { t_library_code = on; }
+LibraryCode::~LibraryCode() { t_library_code = before_; }
 
 bool ObservedTensor::has_storage() const {
   announce();

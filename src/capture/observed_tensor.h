@@ -22,6 +22,17 @@ class ObservedTensor final : public c10::TensorImpl {
   void announce() const;
 };
 
+// While it lives, reads on this thread are not announced: libtorch's own code asks whether a tensor has a storage, and
+// for its reference count, where it reads no contents.
+class LibraryCode {
+ public:
+  explicit LibraryCode(bool on);
+  ~LibraryCode();
+
+ private:
+  bool before_;
+};
+
 // Makes a tensor of the program's an observed one, for good. Only a plain TensorImpl is changed: its virtual
 // table is replaced, which is why ObservedTensor adds no members. Other kinds stay as they are, and reads of
 // them are noticed by page faults.

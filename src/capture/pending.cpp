@@ -1,6 +1,7 @@
 #include "capture/pending.h"
 
 #include <c10/core/CPUAllocator.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "bridge/access.h"
+#include "capture/address_space.h"
 #include "capture/faults.h"
 #include "capture/withdrawn.h"
 
@@ -15,6 +17,7 @@ namespace tenon::capture {
 namespace {
 
 thread_local bool t_unannounced = false;
+thread_local const PendingReplay* t_own = nullptr;
 
 struct Registry {
   std::mutex mutex;
@@ -22,9 +25,40 @@ struct Registry {
   std::atomic<size_t> count{0};
 };
 
+void before_fork();
+void after_fork_in_parent();
+void after_fork_in_child();
+
 Registry& registry() {
-  static Registry* registry = new Registry;
+  static Registry* registry = [] {
+    pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child);
+    return new Registry;
+  }();
   return *registry;
+}
+
+// A fork must not catch another thread inside one of these locks: nobody would unlock it in the child.
+void before_fork() {
+  registry().mutex.lock();
+  lock_withdrawn();
+  lock_addresses();
+}
+
+void after_fork_in_parent() {
+  unlock_addresses();
+  unlock_withdrawn();
+  registry().mutex.unlock();
+}
+
+// The child has only the thread that forked. Replays of the others never go on; they may hold their own locks.
+void after_fork_in_child() {
+  auto* gone = new std::vector<std::shared_ptr<PendingReplay>>;
+  Registry& all = registry();
+  all.replays.swap(*gone);
+  for (const auto& replay : *gone)
+    if (replay->thread() == this_thread()) all.replays.push_back(replay);
+  all.count.store(all.replays.size(), std::memory_order_release);
+  after_fork_in_parent();
 }
 
 std::vector<std::shared_ptr<PendingReplay>> all_replays() {
@@ -64,10 +98,16 @@ RegisteredReplay::~RegisteredReplay() {
 
 bool other_replays_exist() { return registry().count.load(std::memory_order_acquire) > 1; }
 
+void if_alone(const std::function<void()>& f) {
+  Registry& all = registry();
+  std::lock_guard lock(all.mutex);
+  if (all.replays.size() <= 1) f();
+}
+
 void announce_access(c10::StorageImpl* storage, Access access, const PendingReplay* except) {
   if (t_unannounced) return;
   for (const auto& replay : all_replays())
-    if (replay.get() != except) replay->on_access(storage, access, this_thread());
+    if (replay.get() != except && replay.get() != t_own) replay->on_access(storage, access, this_thread());
 }
 
 void announce_access_by(pid_t thread, c10::StorageImpl* storage, Access access) {
@@ -76,6 +116,9 @@ void announce_access_by(pid_t thread, c10::StorageImpl* storage, Access access) 
 
 Unannounced::Unannounced() : before_(t_unannounced) { t_unannounced = true; }
 Unannounced::~Unannounced() { t_unannounced = before_; }
+
+OwnAccess::OwnAccess(const PendingReplay* replay) : before_(t_own) { t_own = replay; }
+OwnAccess::~OwnAccess() { t_own = before_; }
 
 c10::Storage make_placeholder(char* address, size_t bytes) {
   c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(address, c10::kCPU), c10::GetCPUAllocator(),

@@ -17,6 +17,12 @@
 #include "capture/withdrawn.h"
 
 namespace tenon::capture {
+namespace {
+
+bool is_aten(const c10::OperatorHandle& op) { return op.operator_name().getNamespace() == "aten"; }
+
+}  // namespace
+
 Replayer::Replayer(std::shared_ptr<const StreamList> streams, RecordOptions options, StretchRunner runner,
                    std::function<void(Recorder&)> names)
     : streams_(std::move(streams)), options_(options), runner_(std::move(runner)), names_(std::move(names)), thread_(this_thread()) {
@@ -77,6 +83,7 @@ bool Replayer::attach(int32_t number, const c10::TensorImpl* tensor, int64_t mov
   slot.impl = storage;
   slot.weak = tensor->unsafe_storage().getWeakStorageImpl();
   slot.moved = moved;
+  met_.add(storage);
   if (knows_ranges_) {
     add_range(number);
   } else if (is_foreign(storage)) {
@@ -91,17 +98,22 @@ bool Replayer::attach(int32_t number, const c10::TensorImpl* tensor, int64_t mov
 void Replayer::add_range(int32_t number) {
   Slot& slot = slots_[number];
   if (slot.weak.expired()) return;
-  ranges_.add(memory_of(slot.impl), slot.impl->nbytes(), number, [&](int32_t other) {
+  const void* memory = memory_of(slot.impl);
+  if (std::exchange(slot.range, memory) == memory) return;
+  ranges_.add(memory, slot.impl->nbytes(), number, [&](int32_t other) {
     Slot& there = slots_[other];
     if (other == number || !there.impl || there.weak.expired()) return;
     slot.overlaps = there.overlaps = true;
-    overlap_met_ |= slot.waiting || there.waiting;
+    flush_soon_ |= slot.waiting || there.waiting;
   });
 }
 
-void Replayer::flush_overlapped() {
-  if (std::exchange(overlap_met_, false)) flush();
+void Replayer::flush_if_needed() {
+  if (std::exchange(flush_soon_, false)) flush();
 }
+
+// A storage whose contents another replay still has to compute is left alone until that is done.
+void Replayer::arm(Slot& slot) { slot.armed = !is_reserved(slot.impl->data()) && bridge::arm(slot.impl); }
 
 bool Replayer::matches_argument(const TapeArgument& expected, const c10::IValue& given, size_t* scalar) {
   if (const auto* ref = std::get_if<TensorRef>(&expected)) {
@@ -257,7 +269,7 @@ void Replayer::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, St
 // Memory that others may change or look at behind our back cannot have ops waiting to write it,
 // and what is read from it must be what it held when the op was called.
 bool Replayer::can_wait(const TapeOp& entry) {
-  flush_overlapped();
+  flush_if_needed();
   bool wait = !std::exchange(out_of_addresses_, false);
   for_each_operand(entry.args, [&](const TensorRef& ref) {
     if (ref.defined()) wait &= is_ready(slots_[ref.storage]);
@@ -285,12 +297,17 @@ bool Replayer::is_ready(Slot& slot) {
 
 bool Replayer::may_be_written_later(Slot& slot) {
   if (slot.owed || slot.is_withdrawn) return true;
-  if (slot.handed_out || slot.read_out || slot.overlaps || !owns_memory(slot)) return false;
+  // The host may read foreign memory without asking for a pointer.
+  if (slot.handed_out || slot.read_out || slot.overlaps || is_foreign(slot.impl) || !owns_memory(slot)) return false;
   if (other_replays_exist()) announce_to_others(slot, Access::write);
+  find_pointer(slot);
+  return slot.pointer && may_withdraw(*slot.pointer);
+}
+
+void Replayer::find_pointer(Slot& slot) {
   size_t number = static_cast<size_t>(&slot - slots_.data());
   if (tables_.pointers.size() <= number) tables_.pointers.resize(slots_.size());
   slot.pointer = find_withdrawable(slot.impl, tables_.pointers[number]);
-  return slot.pointer && may_withdraw(*slot.pointer);
 }
 
 // Replays of other threads run what waits for this storage. Two replays may tell each other at once, so neither
@@ -301,9 +318,12 @@ void Replayer::announce_to_others(const Slot& slot, Access access) {
   mutex_.unlock();
   announce_access(storage.get(), access, this);
   mutex_.lock();
+  // Another thread may have run what waited, and failed.
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
 bool Replayer::index_is_good(const TapeOp& entry, const Stack& stack) {
+  Unannounced own;
   for (int argument : index_arguments(entry.op)) {
     bool there = true;
     for_each_tensor(stack[stack.size() - entry.args.size() + argument], [&](const at::Tensor& index) {
@@ -343,10 +363,13 @@ void Replayer::hold(int32_t storage) {
 
 void Replayer::withdraw_pointer(int32_t storage) {
   Slot& slot = slots_[storage];
+  slot.written = true;
   if (slot.owed || slot.is_withdrawn) return;
   if (!keeps_handler_) keep_fault_handler();
   keeps_handler_ = true;
-  slot.is_withdrawn = withdraw(*slot.pointer);
+  if (!slot.pointer) find_pointer(slot);
+  slot.is_withdrawn = slot.pointer && withdraw(*slot.pointer);
+  flush_soon_ |= !slot.is_withdrawn;
 }
 
 at::Tensor Replayer::make_result(const TensorRef& ref, const Origin& origin, const Stack& stack, size_t first) {
@@ -373,6 +396,7 @@ at::Tensor Replayer::make_result(const TensorRef& ref, const Origin& origin, con
       slot.impl = storage.unsafeGetStorageImpl();
       slot.weak = storage.getWeakStorageImpl();
       slot.owed = slot.armed = true;
+      met_.add(slot.impl);
       numbers_.insert(slot.impl, ref.storage);
       owed_.push_back(ref.storage);
     }
@@ -464,10 +488,13 @@ void Replayer::run_now(const TapeOp& entry, const c10::OperatorHandle& op, c10::
   if (touches_waiting(op, *stack)) flush();
   std::vector<int32_t> armed = disarm_operands(op, *stack);
   auto rearm = [&] {
-    for (int32_t storage : armed) slots_[storage].armed = bridge::arm(slots_[storage].impl);
+    for (int32_t storage : armed) arm(slots_[storage]);
   };
   std::optional<Unannounced> quiet;  // for what a mark keeps armed
   if (!armed.empty()) quiet.emplace();
+  std::optional<OwnAccess> own;
+  if (is_aten(op)) own.emplace(this);
+  LibraryCode reads(false);  // other replays are to know
   mutex_.unlock();
   try {
     inner_run(op, keys, stack);
@@ -494,9 +521,11 @@ void Replayer::run_now(const TapeOp& entry, const c10::OperatorHandle& op, c10::
       if (!ref.defined() || !has_memory(tensor.unsafeGetTensorImpl())) return;
       bind(ref, tensor);
       Slot& slot = slots_[ref.storage];
-      if (slot.impl && !slot.armed) slot.armed = bridge::arm(slot.impl);  // the host may ask for a pointer from now on
+      if (slot.impl && !slot.armed) arm(slot);  // the host may ask for a pointer from now on
     });
   }
+  for (const TapeWrite& write : entry.writes)
+    if (Slot& slot = slots_[write.ref.storage]; slot.impl) retire_copy(slot.impl);
   ++cursor_;
   if (alone) done_ = cursor_;
 }
@@ -555,11 +584,9 @@ void Replayer::settle(const std::vector<int32_t>& live) {
   c10::SmallVector<Withdrawable*, 32> withdrawn;
   for (int32_t storage : waiting_) {
     Slot& slot = slots_[storage];
-    if (slot.is_withdrawn) {
-      withdrawn.push_back(slot.pointer);
-      bridge::change(slot.impl);
-    }
-    slot.is_withdrawn = slot.waiting = false;
+    if (slot.is_withdrawn) withdrawn.push_back(slot.pointer);
+    if (slot.written && slot.impl) bridge::change(slot.impl);
+    slot.is_withdrawn = slot.waiting = slot.written = false;
     slot.real = -1;
   }
   if (!withdrawn.empty()) restore(withdrawn);
@@ -571,6 +598,7 @@ void Replayer::settle(const std::vector<int32_t>& live) {
 }
 
 void Replayer::on_access(c10::StorageImpl* storage, Access access, pid_t thread) {
+  if (!met_.may_contain(storage)) return;
   std::lock_guard lock(mutex_);
   int32_t known = numbers_.find(storage);
   if (known < 0 || recorder_) return;
@@ -579,7 +607,9 @@ void Replayer::on_access(c10::StorageImpl* storage, Access access, pid_t thread)
   if (slot.is_withdrawn && elsewhere) note_use_by_other_thread(storage);
   try {
     // What waits to read it may go on waiting while others read it too.
-    if (slot.owed || slot.is_withdrawn || (slot.waiting && access == Access::write)) flush();
+    bool is_pending = slot.owed || slot.is_withdrawn || (slot.waiting && flush_soon_);
+    bool is_read_later = slot.waiting || (slot.overlaps && waiting_ops_ > 0);
+    if (is_pending || (is_read_later && access == Access::write)) flush();
   } catch (...) {
     if (!elsewhere) throw;
     error_ = std::current_exception();  // it is not the other thread's: the next op, or the end of the call, throws
@@ -613,7 +643,7 @@ bool Replayer::on_fault(const char* address) {
 // ATen's kernels ask for pointers and keep none; that is not the program's doing.
 std::vector<int32_t> Replayer::disarm_operands(const c10::OperatorHandle& op, const Stack& stack) {
   std::vector<int32_t> armed;
-  if (op.operator_name().getNamespace() != "aten" || other_replays_exist()) return armed;
+  if (!is_aten(op) || other_replays_exist()) return armed;
   for (size_t i = stack.size() - op.schema().arguments().size(); i < stack.size(); ++i)
     for_each_tensor(stack[i], [&](const at::Tensor& tensor) {
       int32_t known = has_memory(tensor.unsafeGetTensorImpl()) ? numbers_.find(storage_of(tensor.unsafeGetTensorImpl())) : -1;
@@ -626,12 +656,12 @@ std::vector<int32_t> Replayer::disarm_operands(const c10::OperatorHandle& op, co
 }
 
 void Replayer::release() {
-  bool keep = other_replays_exist();
-  for (Slot& slot : slots_) {
-    if (!slot.armed) continue;
-    slot.armed = false;
-    if (auto impl = slot.weak.lock(); impl && !keep) bridge::disarm(impl.get());
-  }
+  // A replay that begins meanwhile could count on a hook that is about to go.
+  if_alone([&] {
+    for (Slot& slot : slots_)
+      if (auto impl = slot.armed ? slot.weak.lock() : nullptr) bridge::disarm(impl.get());
+  });
+  for (Slot& slot : slots_) slot.armed = false;
 }
 
 void Replayer::end_stream() {
@@ -651,6 +681,7 @@ void Replayer::finish() {
   std::exception_ptr error = std::exchange(error_, nullptr);
   try {
     if (!recorder_ && !pass_through_) end_stream();
+    else if (!recorder_ && waiting_ops_ > 0) flush();  // after an error that another thread met
   } catch (...) {
     error = std::current_exception();
   }

@@ -19,6 +19,7 @@
 #include "capture/pending.h"
 #include "capture/recorder.h"
 #include "capture/slot.h"
+#include "capture/storage_filter.h"
 #include "capture/stream.h"
 
 namespace tenon::capture {
@@ -49,6 +50,7 @@ class Replayer : public Listener, public PendingReplay {
   bool on_backward(const BackwardCall& call) override;
   void after_backward() override;
   void on_access(c10::StorageImpl* storage, Access access, pid_t thread) override;
+  pid_t thread() const override { return thread_; }
   bool on_fault(const char* address) override;
 
   ~Replayer() override;
@@ -82,7 +84,8 @@ class Replayer : public Listener, public PendingReplay {
   bool matches_tensor(const TensorRef& ref, const c10::TensorImpl* tensor);
   bool attach(int32_t number, const c10::TensorImpl* tensor, int64_t moved);
   void add_range(int32_t number);
-  void flush_overlapped();
+  void flush_if_needed();
+  void arm(Slot& slot);
   bool overlaps_waiting(const c10::StorageImpl* storage) const;
   void unbind_new();
   bool resembles(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack);
@@ -103,6 +106,7 @@ class Replayer : public Listener, public PendingReplay {
   void wait_until(size_t op);
   bool is_ready(Slot& slot);
   bool may_be_written_later(Slot& slot);
+  void find_pointer(Slot& slot);
   void announce_to_others(const Slot& slot, Access access);
   bool can_wait(const TapeOp& entry);
   bool skip(const Extent& extent);
@@ -165,10 +169,11 @@ class Replayer : public Listener, public PendingReplay {
   CallMemory& memory_ = tables_.memory;
   MemoryRanges& ranges_ = tables_.ranges;
   bool knows_ranges_ = false;      // foreign memory was met, so ranges are compared from then on
-  bool overlap_met_ = false;       // ops wait that were called before it was known
+  bool flush_soon_ = false;        // ops wait that must not: memory under two storages, a pointer that is not withdrawn
   bool out_of_addresses_ = false;  // the next ops run at once
   bool keeps_handler_ = false;     // the fault handler was looked at in this call
   ReplayCounts counts_;
+  StorageFilter met_;  // other threads ask it before they wait for the lock
 };
 
 // Is this the op, with arguments that are the `same`? If not, nothing that it bound stays bound.

@@ -37,7 +37,7 @@ void bump(const at::Tensor& tensor, int64_t times) {
 
 // The ops of an extent wait from now on. False: they cannot, and nothing has changed.
 bool Replayer::skip(const Extent& extent) {
-  flush_overlapped();
+  flush_if_needed();
   for (int32_t storage : extent.touches) {
     Slot& slot = slots_[storage];
     if (!slot.impl || (!slot.owed && slot.weak.expired()) || !is_ready(slot)) return false;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/pointer_map.h"
+#include "bridge/access.h"
 #include "capture/address_space.h"
 #include "capture/pending.h"
 
@@ -19,6 +20,9 @@ namespace {
 constexpr uint32_t kFirstWritesAtOnce = 64, kMaxWritesAtOnce = 1 << 14;
 
 }  // namespace
+
+// How many copies are shown in the process.
+std::atomic<int64_t> g_shown{0};
 
 // Held for a moment by the thread that withdraws, restores or shows. A mutex would cost a training step more.
 class Busy {
@@ -47,13 +51,20 @@ class Withdrawable {
   Withdrawable(c10::StorageImpl* impl, AddressSpan addresses)
       : storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(impl)), span(addresses) {}
   ~Withdrawable() {
-    if (shown) unmap_copy(span);
+    take_copy_away();
     release_addresses(span);
   }
 
+  void show(const void* contents, bool writable) {
+    int before = shown;
+    shown = map_copy(span, contents, writable);
+    g_shown += static_cast<int>(shown) - before;
+  }
   void take_copy_away() {
-    if (shown) unmap_copy(span);
+    if (!shown) return;
+    unmap_copy(span);
     shown = false;
+    --g_shown;
   }
 };
 
@@ -92,6 +103,10 @@ struct Table {
     if (known) erase(known);  // it was resized
     if (entries.size() >= sweep_at) sweep();
     AddressSpan span = reserve_addresses(storage->nbytes());
+    if (!span) {
+      sweep();
+      span = reserve_addresses(storage->nbytes());
+    }
     if (!span) return nullptr;
     numbers.insert(storage, static_cast<int32_t>(entries.size()));
     entries.push_back(std::make_unique<Withdrawable>(storage, span));
@@ -99,17 +114,19 @@ struct Table {
     return entries.back().get();
   }
 
+  // Whoever remembers an entry asks for `removals` first, so it is raised before anything is gone.
   void erase(Withdrawable* entry) {
+    ++removals;
     const c10::StorageImpl* storage = entry->storage._unsafe_get_target();
     int32_t number = numbers.find(storage);
     numbers.erase(storage);
     by_address.erase(entry->span.begin);
     entries[number].reset();
-    ++removals;
   }
 
   // Leaves out storages that are gone. An entry holds its storage weakly, so no new one has the same address.
   void sweep() {
+    ++removals;
     std::vector<std::unique_ptr<Withdrawable>> kept;
     numbers.clear();
     for (auto& entry : entries) {
@@ -122,7 +139,6 @@ struct Table {
       kept.push_back(std::move(entry));
     }
     entries = std::move(kept);
-    ++removals;
     sweep_at = std::max<size_t>(64, 2 * entries.size());
   }
 };
@@ -142,9 +158,10 @@ Withdrawable* find_withdrawable(c10::StorageImpl* storage, FoundPointer& last) {
 
 bool may_withdraw(Withdrawable& pointer) {
   if (pointer.withdrawn.load(std::memory_order_relaxed)) return false;
-  if (pointer.at_once.load(std::memory_order_relaxed) == 0) return true;
-  pointer.at_once.fetch_sub(1, std::memory_order_relaxed);
-  return false;
+  uint32_t left = pointer.at_once.load(std::memory_order_relaxed);
+  while (left > 0 && !pointer.at_once.compare_exchange_weak(left, left - 1, std::memory_order_relaxed)) {
+  }
+  return left == 0;
 }
 
 bool withdraw(Withdrawable& pointer) {
@@ -153,9 +170,12 @@ bool withdraw(Withdrawable& pointer) {
   pointer.take_copy_away();
   pointer.withdrawn = true;
   pointer.thread = this_thread();
-  c10::DataPtr& shown = pointer.storage._unsafe_get_target()->_mutable_data_ptr_no_checks();
+  c10::StorageImpl* storage = pointer.storage._unsafe_get_target();
+  c10::DataPtr& shown = storage->_mutable_data_ptr_no_checks();
   pointer.memory = std::move(shown);
   shown = c10::DataPtr(pointer.span.begin, c10::kCPU);
+  // Another thread may have used up the hook since the replay set it.
+  if (!storage->has_materializer()) bridge::arm(storage);
   return true;
 }
 
@@ -189,6 +209,19 @@ void note_use_by_other_thread(c10::StorageImpl* storage) {
   entry->next_at_once = std::min(2 * entry->next_at_once, kMaxWritesAtOnce);
 }
 
+void retire_copy(c10::StorageImpl* storage) {
+  if (g_shown.load(std::memory_order_relaxed) == 0) return;
+  Table& table = Table::get();
+  std::lock_guard lock(table.mutex);
+  Withdrawable* entry = table.find(storage);
+  if (!entry) return;
+  Busy busy(entry->busy);
+  entry->take_copy_away();
+}
+
+void lock_withdrawn() { Table::get().mutex.lock(); }
+void unlock_withdrawn() { Table::get().mutex.unlock(); }
+
 bool serve_withdrawn(const Fault& fault) {
   Table& table = Table::get();
   c10::intrusive_ptr<c10::StorageImpl> storage;
@@ -204,9 +237,10 @@ bool serve_withdrawn(const Fault& fault) {
   Withdrawable* entry = table.find(fault.address);
   if (!entry || entry->storage._unsafe_get_target() != storage.get()) return false;
   Busy busy(entry->busy);
+  if (entry->shown && !fault.is_write) return true;  // another thread that read there was served meanwhile
   // Withdrawn again already, by a program that does not lock: the contents are what they were before.
   const void* memory = entry->withdrawn ? entry->memory.get() : storage->data();
-  entry->shown = map_copy(entry->span, memory, fault.is_write);
+  entry->show(memory, fault.is_write);
   return entry->shown;
 }
 

@@ -39,6 +39,13 @@ const void* memory_of(const c10::StorageImpl* storage);
 // A thread other than the one that runs the replay used a storage whose pointer was withdrawn.
 void note_use_by_other_thread(c10::StorageImpl* storage);
 
+// The program wrote the storage at once: a copy that is shown at its address is no longer right.
+void retire_copy(c10::StorageImpl* storage);
+
+// Around a fork: no other thread is inside meanwhile.
+void lock_withdrawn();
+void unlock_withdrawn();
+
 // Serves an access at the address of a storage, withdrawn now or earlier. False if the address is not one of these,
 // and for a write by the thread that withdrew the pointer: the program writes through a const pointer. A write by
 // another thread is a race that the program does not lock; it does no harm, but is lost.
