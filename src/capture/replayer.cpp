@@ -48,6 +48,15 @@ Replayer::~Replayer() {
   spare_tables() = std::move(tables_);
 }
 
+void Replayer::observe_arguments(c10::ArrayRef<const at::Tensor*> tensors) {
+  for (const at::Tensor* tensor : tensors) {
+    c10::TensorImpl* impl = tensor->defined() ? tensor->unsafeGetTensorImpl() : nullptr;
+    if (!impl || recorder_ || !is_plain(impl) || is_reserved(storage_of(impl)->data())) continue;
+    observe(impl);
+    if (bridge::arm(storage_of(impl))) arguments_.push_back(impl->unsafe_storage().getWeakStorageImpl());
+  }
+}
+
 void Replayer::follow(const std::shared_ptr<const Stream>& stream) {
   if (stream_ == stream) return;
   stream_ = stream;
@@ -84,6 +93,8 @@ bool Replayer::attach(int32_t number, const c10::TensorImpl* tensor, int64_t mov
   slot.weak = tensor->unsafe_storage().getWeakStorageImpl();
   slot.moved = moved;
   met_.add(storage);
+  for (auto [asked, access] : asked_before_)
+    if (asked == storage) (access == Access::write ? slot.handed_out : slot.read_out) = true;
   if (knows_ranges_) {
     add_range(number);
   } else if (is_foreign(storage)) {
@@ -598,9 +609,13 @@ void Replayer::settle(const std::vector<int32_t>& live) {
 }
 
 void Replayer::on_access(c10::StorageImpl* storage, Access access, pid_t thread) {
-  if (!met_.may_contain(storage)) return;
+  if (!met_.may_contain(storage)) {
+    if (thread == thread_ && !recorder_) asked_before_.emplace_back(storage, access);
+    return;
+  }
   std::lock_guard lock(mutex_);
   int32_t known = numbers_.find(storage);
+  if (known < 0 && thread == thread_ && !recorder_) asked_before_.emplace_back(storage, access);
   if (known < 0 || recorder_) return;
   Slot& slot = slots_[known];
   bool elsewhere = thread != thread_;
@@ -646,7 +661,10 @@ std::vector<int32_t> Replayer::disarm_operands(const c10::OperatorHandle& op, co
   if (!is_aten(op) || other_replays_exist()) return armed;
   for (size_t i = stack.size() - op.schema().arguments().size(); i < stack.size(); ++i)
     for_each_tensor(stack[i], [&](const at::Tensor& tensor) {
-      int32_t known = has_memory(tensor.unsafeGetTensorImpl()) ? numbers_.find(storage_of(tensor.unsafeGetTensorImpl())) : -1;
+      if (!has_memory(tensor.unsafeGetTensorImpl())) return;
+      c10::StorageImpl* storage = storage_of(tensor.unsafeGetTensorImpl());
+      int32_t known = numbers_.find(storage);
+      if (known < 0 && storage->has_materializer()) bridge::disarm(storage);  // an argument that no op has met yet
       if (known < 0 || !slots_[known].armed) return;
       slots_[known].armed = false;
       bridge::disarm(slots_[known].impl);
@@ -660,7 +678,10 @@ void Replayer::release() {
   if_alone([&] {
     for (Slot& slot : slots_)
       if (auto impl = slot.armed ? slot.weak.lock() : nullptr) bridge::disarm(impl.get());
+    for (auto& argument : arguments_)
+      if (auto impl = argument.lock()) bridge::disarm(impl.get());
   });
+  arguments_.clear();
   for (Slot& slot : slots_) slot.armed = false;
 }
 

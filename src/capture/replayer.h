@@ -20,25 +20,9 @@
 #include "capture/recorder.h"
 #include "capture/slot.h"
 #include "capture/storage_filter.h"
-#include "capture/stream.h"
+#include "capture/stretch.h"
 
 namespace tenon::capture {
-
-// Ops [begin, end) of a stream, and the storages whose contents are needed afterwards.
-struct Stretch {
-  const Stream& stream;
-  size_t begin, end;
-  const std::vector<int32_t>& live;
-};
-
-// A faster way to run a stretch than op by op. True if it ran; then `live` is in `memory`.
-using StretchRunner = std::function<bool(const Stretch&, CallMemory&)>;
-
-struct ReplayCounts {
-  size_t replayed = 0;  // ops that waited
-  size_t flushes = 0;
-  size_t op_by_op = 0;  // of those, without a graph
-};
 
 class Replayer : public Listener, public PendingReplay {
  public:
@@ -54,6 +38,9 @@ class Replayer : public Listener, public PendingReplay {
   bool on_fault(const char* address) override;
 
   ~Replayer() override;
+
+  // Pointers that the program asks these tensors for are noticed from now on, before an op has met them.
+  void observe_arguments(c10::ArrayRef<const at::Tensor*> tensors);
 
   // The program returned, or threw: runs what waits and lets go of everything. Call it once.
   void finish();
@@ -173,6 +160,9 @@ class Replayer : public Listener, public PendingReplay {
   bool out_of_addresses_ = false;  // the next ops run at once
   bool keeps_handler_ = false;     // the fault handler was looked at in this call
   ReplayCounts counts_;
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> arguments_;
+  // Storages that the program asked for a pointer of before an op met them.
+  std::vector<std::pair<const c10::StorageImpl*, Access>> asked_before_;
   StorageFilter met_;  // other threads ask it before they wait for the lock
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/warn.h"
 #include "bridge/convert.h"
 #include "capture/backward.h"
 #include "capture/extents.h"
@@ -57,6 +58,10 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Ou
     for (auto& [name, tensor] : parts.tensors) recorder.name(tensor, capture::External::Kind::state, 0, name);
   };
   if (!capture::addresses_are_available()) {
+    warn_once(
+        "no addresses",
+        "the process has no address space left (RLIMIT_AS), so calls under Trust::checked run eagerly. Raise the limit (ulimit -v), or "
+        "compile with Trust::pure.");
     note_plain();
     body();
     return;
@@ -83,6 +88,7 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Ou
   auto replayer = std::make_shared<capture::Replayer>(streams, record, run, names);
   capture::listen_to_backwards();
   capture::RegisteredReplay registered(replayer);
+  replayer->observe_arguments(in.tensors);
   try {
     PlainTorchScript plain;
     capture::ListenScope listen(replayer.get(), grad_mode ? capture::Level::inner : capture::Level::both);

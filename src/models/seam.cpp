@@ -4,14 +4,18 @@
 #include <ATen/core/grad_mode.h>
 
 #include "base/error.h"
+#include "base/per_thread.h"
 
 namespace tenon {
 
 namespace {
 
 // Rows of the call that runs on this thread, and whose they are.
-thread_local at::Tensor t_pin;
-thread_local int64_t t_bank = 0;
+struct Pin {
+  at::Tensor rows;
+  int64_t bank = 0;
+};
+Pin& pin_of_thread() { return per_thread<Pin>(); }
 
 using BankPin = at::Tensor(const at::Tensor&, int64_t);
 using BankTurn = at::Tensor(const at::Tensor&, const at::Tensor&, int64_t, int64_t, bool);
@@ -41,21 +45,22 @@ void check_rows(const at::Tensor& rows, int64_t bank) {
                                           std::to_string(batch) + ". Give one name for each row of the batch.");
 }
 
-bool meets_bank(const Seam& seam) { return seam.bank != 0 && seam.bank == t_bank; }
+bool meets_bank(const Seam& seam) { return seam.bank != 0 && seam.bank == pin_of_thread().bank; }
 
 }  // namespace
 
 namespace models {
 
-PinScope::PinScope(const at::Tensor& rows, int64_t bank, bool is_given) : before_(t_pin), bank_before_(t_bank) {
+PinScope::PinScope(const at::Tensor& rows, int64_t bank, bool is_given)
+    : before_(pin_of_thread().rows), bank_before_(pin_of_thread().bank) {
   if (is_given) check_rows(rows, bank);
-  if (bank == 0 || (bank == t_bank && !is_given)) return;
+  if (bank == 0 || (bank == pin_of_thread().bank && !is_given)) return;
   static const auto op = find<BankPin>("tenon::bank_pin");
-  t_pin = op.call(rows, bank);
-  t_bank = bank;
+  pin_of_thread().rows = op.call(rows, bank);
+  pin_of_thread().bank = bank;
 }
 
-PinScope::~PinScope() { t_pin = std::move(before_), t_bank = bank_before_; }
+PinScope::~PinScope() { pin_of_thread().rows = std::move(before_), pin_of_thread().bank = bank_before_; }
 
 }  // namespace models
 
@@ -76,15 +81,15 @@ namespace models {
 at::Tensor turn(const Seam& seam, const at::Tensor& x) {
   if (!meets_bank(seam)) return x;
   static const auto op = find<BankTurn>("tenon::bank_turn");
-  return op.call(x, t_pin, seam.bank, seam.layer, /*lends=*/false);
+  return op.call(x, pin_of_thread().rows, seam.bank, seam.layer, /*lends=*/false);
 }
 
 at::Tensor finish(const Seam& seam, const at::Tensor& x, at::Tensor y) {
   if (!meets_bank(seam)) return y;
   static const auto op = find<BankFinish>("tenon::bank_finish_");
   static const auto train = find<TrainFinish>("tenon::train_finish");
-  if (at::GradMode::is_enabled()) return train.call(y, x, t_pin, seam.trained, seam.bank, seam.layer);
-  op.call(y, x, t_pin, seam.bank, seam.layer);
+  if (at::GradMode::is_enabled()) return train.call(y, x, pin_of_thread().rows, seam.trained, seam.bank, seam.layer);
+  op.call(y, x, pin_of_thread().rows, seam.bank, seam.layer);
   return y;
 }
 
@@ -92,7 +97,7 @@ bool trains(const Seam& seam) { return meets_bank(seam) && at::GradMode::is_enab
 
 at::Tensor train(const Seam& seam, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   static const auto op = find<TrainLayer>("tenon::train_layer");
-  return op.call(x, weight, bias.defined() ? std::optional(bias) : std::nullopt, t_pin, seam.trained, seam.bank, seam.layer);
+  return op.call(x, weight, bias.defined() ? std::optional(bias) : std::nullopt, pin_of_thread().rows, seam.trained, seam.bank, seam.layer);
 }
 
 }  // namespace models

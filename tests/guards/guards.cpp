@@ -243,6 +243,19 @@ const std::map<GuardKind, bool (*)()> kCases = {
 
 }  // namespace
 
+// It has no storage that could be compared.
+TEST(Guards, SparseArgumentBesideAWrite) {
+  torch::NoGradGuard no_grad;
+  Tensor state = torch::zeros({3}), plain = torch::zeros({3});
+  auto step = [](Tensor into, Tensor a, Tensor x) { return into.add_(torch::mv(a, x)) * 2; };
+  auto fast = tenon::compile([&](Tensor a, Tensor x) { return step(state, a, x); }, {.trust = Trust::pure, .watch = {state}});
+  Tensor sparse = torch::eye(3).to_sparse();
+  for (int i = 0; i < 5; ++i) {
+    Tensor x = torch::randn({3});
+    EXPECT_EQ(difference(step(plain, sparse, x), fast(sparse, x)), "");
+  }
+}
+
 TEST(Guards, EachIsNeeded) {
   for (auto& [kind, equal] : kCases) {
     EXPECT_TRUE(equal()) << guard_name(kind) << ": wrong with all guards on";

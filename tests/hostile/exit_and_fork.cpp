@@ -1,6 +1,7 @@
 // Calls while the process ends, and in the children of a fork.
 #include <sys/wait.h>
 #include <unistd.h>
+#include <atomic>
 #include <cstdlib>
 #include <thread>
 
@@ -128,6 +129,30 @@ HOSTILE(fork_after_calls) {
       read_an_alias(6);
     });
   read_an_alias(6);
+}
+
+// Other threads are inside compiled calls when the process forks; the child calls and ends.
+HOSTILE(fork_beside_calls_of_other_threads) {
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> others;
+  for (int i = 0; i < 2; ++i)
+    others.emplace_back([&] {
+      Tensor state = torch::zeros({4096});
+      auto function = compile([&](Tensor x) {
+        state.add_(x * 2);
+        return state + 1;
+      });
+      torch::NoGradGuard off;
+      while (!stop) function(torch::ones({4096}));
+    });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  for (int i = 0; i < 10; ++i)
+    in_child([] {
+      call_a_few_times(g_function, 4);
+      read_an_alias(6);
+    });
+  stop = true;
+  for (std::thread& other : others) other.join();
 }
 
 // The child reads what waits in the middle of the parent's call; the parent goes on.

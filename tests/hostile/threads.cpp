@@ -257,6 +257,30 @@ HOSTILE(two_compiled_counters_under_one_lock) {
   expect(counter[3].item<float>() == 2.0F * static_cast<float>(calls), "an update was lost");
 }
 
+// Each thread decodes greedily: an index that was computed and read inside the call chooses a row.
+HOSTILE(two_compiled_decoders) {
+  Tensor table = torch::randn({50, 16}), head = torch::randn({16, 50});
+  auto decode = [&] {
+    torch::NoGradGuard off;
+    auto body = [&](Tensor h) {
+      for (int step = 0; step < 6; ++step) {
+        auto next = torch::matmul(h, head).argmax(-1);
+        if (next[0].item<int64_t>() == 7) break;
+        h = torch::tanh(torch::embedding(table, next) + h);
+      }
+      return h;
+    };
+    auto fast = compile(body);
+    run_for_a_while([&](int i) {
+      auto x = torch::full({2, 16}, 0.01 * (i % 8));
+      expect(torch::allclose(fast(x), body(x), 1e-4, 1e-4), "a decoder differs");
+    });
+  };
+  std::thread second(decode);
+  decode();
+  second.join();
+}
+
 // A compiled function reads under the lock while another thread writes as plain libtorch under the same lock.
 HOSTILE(compiled_reader_plain_writer) {
   std::mutex mutex;
