@@ -2,7 +2,7 @@
 # Installs what Tenon is built and tested with on a bare Debian 12. Safe to run again.
 set -euo pipefail
 
-packages=(g++ cmake ninja-build ccache libgtest-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev graphviz clang-format python3-pip llvm-22-dev clang-22 libclang-rt-22-dev libzstd-dev zlib1g-dev)
+packages=(g++ cmake ninja-build ccache libgtest-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev graphviz clang-format python3-pip llvm-22-dev clang-22 libclang-rt-22-dev libzstd-dev zlib1g-dev valgrind)
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")

@@ -1,6 +1,7 @@
 #include "ops/lowerable.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "ir/loop/loop.h"
@@ -18,6 +19,13 @@ bool has_elements(const ir::TensorType& type) { return std::count(type.sizes.beg
 
 namespace {
 
+bool fits_type(int64_t number, DType type) {
+  if (!ir::is_integer(type)) return true;
+  if (type == DType::u8) return number >= 0 && number <= UINT8_MAX;
+  int64_t most = std::numeric_limits<int64_t>::max() >> (64 - 8 * ir::dtype_size(type));
+  return number >= -most - 1 && number <= most;
+}
+
 // Whether an expression has a meaning in this type. `is_condition`: it is wanted as a bool, whatever the type of what it compares.
 bool fits(const Expression& e, DType type, bool is_condition) {
   using loop::OpKind;
@@ -29,6 +37,7 @@ bool fits(const Expression& e, DType type, bool is_condition) {
   if ((kind == OpKind::arithmetic || kind == OpKind::real) && type == DType::boolean) return false;
   if (is_function && op == loop::Op::div && !ir::is_floating(type)) return false;           // eager divides integers as floats
   if (kind == OpKind::real && op != loop::Op::fma && !ir::is_floating(type)) return false;  // of integers fma is two ops
+  if (e.kind == Expression::Kind::number && ir::is_integer(type) && !fits_type(static_cast<int64_t>(e.number), type)) return false;
   bool is_logic = e.function == "any" || e.function == "all";
   if (e.kind == Expression::Kind::reduction && is_logic != (type == DType::boolean)) return false;
   for (size_t i = 0; i < e.operands.size(); ++i) {
@@ -140,6 +149,15 @@ bool is_by_number(const ir::Graph& graph, const ir::Node& node, const std::set<i
 // Converting a float to an integer has no meaning for what does not fit, and eager's answer
 // differs from place to place.
 bool converts(DType from, DType to) { return !(ir::is_floating(from) && ir::is_integer(to)); }
+
+// Kernels take numbers of a call as floating-point arguments, and constants as they are; ATen wraps a constant that is too large.
+bool is_number_of(const ir::Argument& arg, DType type) {
+  if (ir::scalar_in(arg) != ir::kNoScalar) return ir::is_floating(type);
+  const auto& attribute = std::get<ir::Attribute>(arg);
+  const auto* number = std::get_if<ir::NumberTensor>(&attribute);
+  const int64_t* integer = number ? std::get_if<int64_t>(&number->number) : std::get_if<int64_t>(&attribute);
+  return !integer || fits_type(*integer, type);
+}
 
 }  // namespace
 
@@ -301,7 +319,7 @@ const Row* lowerable(const ir::Graph& graph, const ir::Node& node) {
   for (int i : arguments) {
     const auto* id = std::get_if<ValueId>(&node.args[i]);
     DType from = id ? graph.values[*id].type.dtype : is_floating_number(node.args[i]) ? DType::f64 : DType::i64;
-    if (!converts(from, type)) return nullptr;
+    if (!converts(from, type) || (!id && !is_number_of(node.args[i], type))) return nullptr;
     // In-place arithmetic on a narrower type than its operands' is done in the wider one.
     bool wider = id && row->typing == Typing::value && register_type(ir::promote(from, type)) != type;
     bool is_exact = ir::is_integer(from) && ir::is_integer(type) && wraps(row->results[0]);

@@ -17,10 +17,9 @@ namespace tenon::test {
 
 // How a case is to end.
 struct Ending {
-  int code = 0;             // the exit code
-  int signal = 0;           // or the signal
-  std::string message;      // text that stderr must contain
-  std::string reason = "";  // why the machine cannot run it; then it is skipped
+  int code = 0;              // the exit code
+  int signal = 0;            // or the signal
+  std::string message = "";  // text that stderr must contain
 };
 
 struct HostileCase {
@@ -43,6 +42,8 @@ struct RegisterHostile {
 
 // Ends the process with a message and exit code 1 if it does not hold.
 void expect(bool holds, const std::string& what);
+// Ends the process: this machine cannot run the case.
+void skip(const std::string& reason);
 // Equal values, to the last bit or nearly.
 void expect_equal(const torch::Tensor& got, const torch::Tensor& eager, const std::string& what);
 

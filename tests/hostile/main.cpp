@@ -24,6 +24,14 @@ void expect(bool holds, const std::string& what) {
   _exit(1);
 }
 
+constexpr int kSkipped = 77;
+
+void skip(const std::string& reason) {
+  std::fprintf(stderr, "%s", reason.c_str());
+  std::fflush(nullptr);
+  _exit(kSkipped);
+}
+
 void expect_equal(const torch::Tensor& got, const torch::Tensor& eager, const std::string& what) {
   expect(got.sizes() == eager.sizes() && torch::allclose(got, eager, 1e-5, 1e-6, /*equal_nan=*/true), what);
 }
@@ -50,8 +58,22 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
-// The reason why it failed, or nothing.
-std::string run_case(const HostileCase& item, const char* program, const std::string& log) {
+// How the end differs from what was wanted, or nothing.
+std::string fault_of(const Ending& wanted, int status, const std::string& said) {
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) return "did not end";
+  if (WIFSIGNALED(status) && WTERMSIG(status) != wanted.signal) return "ended by signal " + std::to_string(WTERMSIG(status)) + ": " + said;
+  if (WIFEXITED(status) && wanted.signal) return "was to end by signal " + std::to_string(wanted.signal);
+  if (WIFEXITED(status) && WEXITSTATUS(status) != wanted.code) return "exit code " + std::to_string(WEXITSTATUS(status)) + ": " + said;
+  if (said.find(wanted.message) == std::string::npos) return "did not say \"" + wanted.message + "\" but: " + said;
+  return "";
+}
+
+struct Verdict {
+  bool skipped = false;
+  std::string fault;  // or the reason why it was skipped
+};
+
+Verdict run_case(const HostileCase& item, const char* program, const std::string& log) {
   pid_t child = fork();
   if (child == 0) {
     if (!std::freopen(log.c_str(), "w", stderr)) _exit(127);
@@ -62,13 +84,8 @@ std::string run_case(const HostileCase& item, const char* program, const std::st
   int status = 0;
   waitpid(child, &status, 0);
   std::string said = read_file(log);
-  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) return "did not end";
-  if (WIFSIGNALED(status) && WTERMSIG(status) != item.ending.signal)
-    return "ended by signal " + std::to_string(WTERMSIG(status)) + ": " + said;
-  if (WIFEXITED(status) && item.ending.signal) return "was to end by signal " + std::to_string(item.ending.signal);
-  if (WIFEXITED(status) && WEXITSTATUS(status) != item.ending.code) return "exit code " + std::to_string(WEXITSTATUS(status)) + ": " + said;
-  if (said.find(item.ending.message) == std::string::npos) return "did not say \"" + item.ending.message + "\" but: " + said;
-  return "";
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kSkipped) return {true, said};
+  return {false, fault_of(item.ending, status, said)};
 }
 
 int run_all(const char* program) {
@@ -77,14 +94,13 @@ int run_all(const char* program) {
   std::string log = std::string(directory) + "/stderr";
   int passed = 0, failed = 0, skipped = 0;
   for (const HostileCase& item : hostile_cases()) {
-    if (!item.ending.reason.empty()) {
-      std::cout << item.name << ": skipped, " << item.ending.reason << "\n";
-      ++skipped;
-      continue;
-    }
-    std::string fault = run_case(item, program, log);
-    ++(fault.empty() ? passed : failed);
-    std::cout << item.name << ": " << (fault.empty() ? "passed" : "FAILED, " + fault) << std::endl;
+    Verdict verdict = run_case(item, program, log);
+    ++(verdict.skipped ? skipped : verdict.fault.empty() ? passed : failed);
+    std::cout << item.name << ": "
+              << (verdict.skipped         ? "skipped, "
+                  : verdict.fault.empty() ? "passed"
+                                          : "FAILED, ")
+              << verdict.fault << std::endl;
   }
   std::remove(log.c_str());
   rmdir(directory);

@@ -3,7 +3,9 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cstring>
 #include <fstream>
@@ -75,6 +77,27 @@ HOSTILE(address_limit_below_what_waits) {
     auto x = torch::arange(1 << 18).remainder(100).to(torch::kFloat) + i;
     expect_equal(fast(x), body(x), "call " + std::to_string(i));
   }
+}
+
+// A container's memory limit counts pages that are used, not addresses.
+HOSTILE(memory_limit_of_a_container) {
+  std::string folder = "/sys/fs/cgroup/memory/tenon_" + std::to_string(getpid());
+  if (mkdir(folder.c_str(), 0755) != 0) skip("no memory cgroup can be made here");
+  auto write_to = [&](const std::string& file, const std::string& text) {
+    return static_cast<bool>(std::ofstream(folder + file) << text << std::flush);
+  };
+  pid_t child = fork();
+  if (child == 0) {
+    bool limited = write_to("/memory.limit_in_bytes", std::to_string(kGigabyte)) && write_to("/cgroup.procs", std::to_string(getpid()));
+    if (!limited) _exit(2);
+    call_a_few_times();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  rmdir(folder.c_str());
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 2) skip("no memory cgroup can be joined here");
+  expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status " + std::to_string(status));
 }
 
 // ---- system calls on contents ----
