@@ -65,6 +65,13 @@ TermId Terms::compute(loop::Op op, DType type, std::vector<TermId> operands) {
 
 TermId Terms::cast(TermId term, DType from, DType to) { return from == to ? term : compute(loop::Op::cast, to, {term}); }
 
+// What arithmetic on constants gives in a type of integers.
+static int64_t wrapped(int64_t number, DType type) {
+  if (type == DType::u8) return static_cast<uint8_t>(number);
+  int unused = 64 - 8 * static_cast<int>(ir::dtype_size(type));
+  return static_cast<int64_t>(static_cast<uint64_t>(number) << unused) >> unused;
+}
+
 TermId Terms::constant(double number, DType type) {
   if (type == DType::boolean) return constant(static_cast<int64_t>(number != 0), type);
   if (!ir::is_floating(type)) return constant(static_cast<int64_t>(number), type);
@@ -74,6 +81,7 @@ TermId Terms::constant(double number, DType type) {
 TermId Terms::constant(int64_t number, DType type) {
   if (ir::is_floating(type)) return constant(static_cast<double>(number), type);
   if (type == DType::boolean) number = number != 0;
+  else number = wrapped(number, type);
   return add({Term::Kind::constant, type, 0, -1, std::bit_cast<uint64_t>(number), {}});
 }
 
