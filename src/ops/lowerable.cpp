@@ -1,7 +1,6 @@
 #include "ops/lowerable.h"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 
 #include "ir/loop/loop.h"
@@ -19,13 +18,6 @@ bool has_elements(const ir::TensorType& type) { return std::count(type.sizes.beg
 
 namespace {
 
-bool fits_type(int64_t number, DType type) {
-  if (!ir::is_integer(type)) return true;
-  if (type == DType::u8) return number >= 0 && number <= UINT8_MAX;
-  int64_t most = std::numeric_limits<int64_t>::max() >> (64 - 8 * ir::dtype_size(type));
-  return number >= -most - 1 && number <= most;
-}
-
 // Whether an expression has a meaning in this type. `is_condition`: it is wanted as a bool, whatever the type of what it compares.
 bool fits(const Expression& e, DType type, bool is_condition) {
   using loop::OpKind;
@@ -37,7 +29,7 @@ bool fits(const Expression& e, DType type, bool is_condition) {
   if ((kind == OpKind::arithmetic || kind == OpKind::real) && type == DType::boolean) return false;
   if (is_function && op == loop::Op::div && !ir::is_floating(type)) return false;           // eager divides integers as floats
   if (kind == OpKind::real && op != loop::Op::fma && !ir::is_floating(type)) return false;  // of integers fma is two ops
-  if (e.kind == Expression::Kind::number && ir::is_integer(type) && !fits_type(static_cast<int64_t>(e.number), type)) return false;
+  if (e.kind == Expression::Kind::number && ir::is_integer(type) && !loop::fits(static_cast<int64_t>(e.number), type)) return false;
   bool is_logic = e.function == "any" || e.function == "all";
   if (e.kind == Expression::Kind::reduction && is_logic != (type == DType::boolean)) return false;
   for (size_t i = 0; i < e.operands.size(); ++i) {
@@ -156,7 +148,7 @@ bool is_number_of(const ir::Argument& arg, DType type) {
   const auto& attribute = std::get<ir::Attribute>(arg);
   const auto* number = std::get_if<ir::NumberTensor>(&attribute);
   const int64_t* integer = number ? std::get_if<int64_t>(&number->number) : std::get_if<int64_t>(&attribute);
-  return !integer || fits_type(*integer, type);
+  return !integer || !ir::is_integer(type) || loop::fits(*integer, type);
 }
 
 }  // namespace

@@ -31,6 +31,13 @@ struct Trainer {
   torch::optim::SGD optimizer{net->parameters(), torch::optim::SGDOptions(1e-4).momentum(0.9)};
 
   Tensor loss(const Tensor& x) { return (net->forward(x) - 1).pow(2).mean(); }
+  Tensor step(const Tensor& x) {
+    optimizer.zero_grad();
+    auto value = loss(x);
+    value.backward();
+    optimizer.step();
+    return value;
+  }
 };
 
 bool is_sound(const Tensor& values) { return torch::isfinite(values).all().item<bool>() && values.abs().max().item<float>() < 1e3; }
@@ -154,26 +161,14 @@ HOSTILE(published_by_flag) {
 // Nobody locks, as in Hogwild training: values may be torn, but nothing crashes and nothing is garbage.
 HOSTILE(unlocked_actor) {
   Trainer trainer;
-  auto step = compile([&](Tensor x) {
-    trainer.optimizer.zero_grad();
-    auto loss = trainer.loss(x);
-    loss.backward();
-    trainer.optimizer.step();
-    return loss;
-  });
+  auto step = compile([&](Tensor x) { return trainer.step(x); });
   auto x = torch::ones({4, 32});
   beside([&](int) { step(torch::randn({8, 32})); }, [&] { expect(is_sound(trainer.net->forward(x)), "the actor computed with garbage"); });
 }
 
 HOSTILE(unlocked_save) {
   Trainer trainer;
-  auto step = compile([&](Tensor x) {
-    trainer.optimizer.zero_grad();
-    auto loss = trainer.loss(x);
-    loss.backward();
-    trainer.optimizer.step();
-    return loss;
-  });
+  auto step = compile([&](Tensor x) { return trainer.step(x); });
   beside(
       [&](int) {
         step(torch::randn({8, 32}));

@@ -1,5 +1,7 @@
 #include "ir/loop/loop.h"
 
+#include <limits>
+
 namespace tenon::ir::loop {
 
 const char* op_name(Op op) {
@@ -78,6 +80,14 @@ const char* loop_name(Loop::Kind kind) {
       return "vector";
   }
   return "?";
+}
+
+bool fits(int64_t number, DType type) {
+  if (type == DType::boolean) return number == 0 || number == 1;
+  if (type == DType::u8) return number >= 0 && number <= UINT8_MAX;
+  int64_t bits = 8 * dtype_size(type);
+  int64_t most = std::numeric_limits<int64_t>::max() >> (64 - bits);
+  return number >= -most - 1 && number <= most;
 }
 
 }  // namespace tenon::ir::loop

@@ -60,6 +60,8 @@ enum class Op : uint8_t {
 // Types that are computed in: bf16 and f16 are loaded, stored and cast only.
 bool is_real(DType type);  // f32, f64
 bool is_half(DType type);  // bf16, f16
+// A constant of this type of integers, or bool, can be this number.
+bool fits(int64_t number, DType type);
 
 enum class OpKind : uint8_t {
   arithmetic,  // operands and result of the stated type, which is not bool

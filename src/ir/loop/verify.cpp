@@ -15,14 +15,6 @@ namespace {
 bool is_computed_in(DType type) { return is_real(type) || is_integer(type) || type == DType::boolean; }
 bool is_known(DType type) { return is_computed_in(type) || is_half(type); }
 
-bool fits(int64_t number, DType type) {
-  if (type == DType::boolean) return number == 0 || number == 1;
-  if (type == DType::u8) return number >= 0 && number <= UINT8_MAX;
-  int64_t bits = 8 * dtype_size(type);
-  int64_t most = std::numeric_limits<int64_t>::max() >> (64 - bits);
-  return number >= -most - 1 && number <= most;
-}
-
 class Verifier {
  public:
   explicit Verifier(const Kernel& kernel) : kernel_(kernel) {}
