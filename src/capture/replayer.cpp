@@ -402,7 +402,7 @@ at::Tensor Replayer::make_result(const TensorRef& ref, const Origin& origin, con
     } else {
       size_t bytes = stream_->tape.storages[ref.storage].bytes;
       slot.span = tables_.addresses.take(bytes);
-      out_of_addresses_ = !slot.span;
+      out_of_addresses_ |= !slot.span;
       storage = make_placeholder(slot.span.begin, bytes);
       slot.impl = storage.unsafeGetStorageImpl();
       slot.weak = storage.getWeakStorageImpl();

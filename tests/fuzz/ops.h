@@ -67,6 +67,7 @@ struct Op {
   size_t operands;
   Fit fit;
   Tensors (*apply)(const Tensors& x, Parameters& p);
+  bool depends_on_loop = false;  // which of ATen's loops runs shows in the result (docs/limits.md)
 };
 
 struct Family {

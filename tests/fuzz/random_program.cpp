@@ -112,7 +112,27 @@ MadeInputs make_inputs(const RandomProgram& program, uint64_t data_seed, int cal
   return made;
 }
 
-Tensors execute(const RandomProgram& program, const Tensors& inputs) {
+namespace {
+
+// Operands of one shape with room behind each row: ATen's vector loop takes every element.
+Tensor for_vector_loop(const Tensor& t) { return torch::constant_pad_nd(t.reshape({-1}), {0, 256 - t.numel() % 256}); }
+// A stride of two: ATen's scalar loop takes every element.
+Tensor for_scalar_loop(const Tensor& t) { return torch::stack({t, t}, -1).select(-1, 0); }
+
+Tensors apply_by_loop(const Op& op, const Tensors& operands, Parameters& parameters, Loops loops) {
+  Tensors alike = torch::broadcast_tensors(operands);
+  std::vector<int64_t> sizes = alike[0].sizes().vec();
+  int64_t elements = alike[0].numel();
+  for (Tensor& t : alike) t = loops == Loops::vector ? for_vector_loop(t) : for_scalar_loop(t);
+  Tensors results = op.apply(alike, parameters);
+  if (loops == Loops::vector)
+    for (Tensor& t : results) t = t.narrow(0, 0, elements).reshape(sizes);
+  return results;
+}
+
+}  // namespace
+
+Tensors execute(const RandomProgram& program, const Tensors& inputs, Loops loops) {
   std::vector<size_t> last_use(program.values, 0);
   for (size_t s = 0; s < program.steps.size(); ++s)
     for (int id : program.steps[s].operands) last_use[id] = s;
@@ -130,7 +150,8 @@ Tensors execute(const RandomProgram& program, const Tensors& inputs) {
     Parameters parameters = step.parameters;
     std::unique_lock<std::mutex> lock;
     if (program.beside_reader) lock = std::unique_lock(step_mutex());
-    Tensors results = step.op->apply(operands, parameters);
+    bool as_is = loops == Loops::as_laid_out || !step.op->depends_on_loop;
+    Tensors results = as_is ? step.op->apply(operands, parameters) : apply_by_loop(*step.op, operands, parameters, loops);
     for (int i = 0; i < step.results && i < static_cast<int>(results.size()); ++i) values[step.first_result + i] = results[i];
     if (program.frees_early)
       for (size_t id = 0; id < values.size(); ++id)

@@ -71,8 +71,12 @@ MadeInputs make_inputs(const RandomProgram& program, uint64_t data_seed, int cal
 // Held by each step of a program with `beside_reader`.
 std::mutex& step_mutex();
 
-// The program itself, as a plain function of its inputs.
-Tensors execute(const RandomProgram& program, const Tensors& inputs);
+// ATen runs a pointwise op by a loop over vectors and one over single elements, by layout and size, and a few ops
+// (Op::depends_on_loop) differ between the two: in the sign of a zero, or at an infinity.
+enum class Loops { as_laid_out, vector, scalar };
+
+// The program itself, as a plain function of its inputs. `loops` chooses ATen's loop for ops that depend on it.
+Tensors execute(const RandomProgram& program, const Tensors& inputs, Loops loops = Loops::as_laid_out);
 
 RandomProgram generate(uint64_t seed);
 
