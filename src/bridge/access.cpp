@@ -14,6 +14,7 @@ std::atomic<void (*)(c10::StorageImpl*)> g_listener{nullptr};
 struct Shard {
   std::mutex mutex;
   std::unordered_map<const c10::StorageImpl*, std::weak_ptr<Mark>> marks;
+  std::atomic<bool> has_marks{false};  // read without the lock: most shards never get one
 
   static Shard& of(const c10::StorageImpl* storage) {
     static Shard* all = new Shard[64];
@@ -45,6 +46,8 @@ bool arm(c10::StorageImpl* storage) {
   return arm_locked(storage);
 }
 
+void arm_new(c10::StorageImpl* storage) { arm_locked(storage); }
+
 void disarm(c10::StorageImpl* storage) {
   Shard& shard = Shard::of(storage);
   std::lock_guard lock(shard.mutex);
@@ -59,16 +62,19 @@ std::shared_ptr<const Mark> mark(c10::StorageImpl* storage) {
   std::erase_if(shard.marks, [](const auto& entry) { return entry.second.expired(); });
   std::shared_ptr<Mark> known = shard.marks[storage].lock();
   if (!known) shard.marks[storage] = known = std::make_shared<Mark>();
+  shard.has_marks = true;
   return known;
 }
 
 void change(c10::StorageImpl* storage) {
   Shard& shard = Shard::of(storage);
+  if (!shard.has_marks) return;
   std::lock_guard lock(shard.mutex);
   auto it = shard.marks.find(storage);
   if (it == shard.marks.end()) return;
   if (auto known = it->second.lock()) known->changed_.store(true, std::memory_order_release);
   shard.marks.erase(it);
+  shard.has_marks = !shard.marks.empty();
 }
 
 c10::Storage lend(const void* begin, size_t bytes, c10::StorageImpl* owner) {
@@ -76,8 +82,10 @@ c10::Storage lend(const void* begin, size_t bytes, c10::StorageImpl* owner) {
   return {c10::Storage::use_byte_size_t(), bytes, std::move(memory), nullptr, /*resizable=*/false};
 }
 
-void lend_again(const at::Tensor& tensor, const void* begin, c10::StorageImpl* owner) {
-  c10::DataPtr& memory = tensor.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks();
+void lend_again(const c10::Storage& storage, const void* begin, size_t bytes, c10::StorageImpl* owner) {
+  c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
+  if (impl->nbytes() != bytes) impl->set_nbytes(bytes);
+  c10::DataPtr& memory = impl->_mutable_data_ptr_no_checks();
   if (memory.get() != begin || memory.get_context() != owner) memory = {const_cast<void*>(begin), owner, &owns_nothing, c10::kCPU};
 }
 

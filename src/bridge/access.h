@@ -15,6 +15,8 @@ void set_listener(void (*listener)(c10::StorageImpl*));
 
 // Arms a storage for one access. False if it belongs to another mechanism of libtorch's (copy on write).
 bool arm(c10::StorageImpl* storage);
+// The same for a storage that no other thread knows yet.
+void arm_new(c10::StorageImpl* storage);
 // Somebody's mark keeps it armed.
 void disarm(c10::StorageImpl* storage);
 
@@ -36,8 +38,8 @@ void change(c10::StorageImpl* storage);
 
 // A storage over memory of another one, and that other one.
 c10::Storage lend(const void* begin, size_t bytes, c10::StorageImpl* owner);
-// A tensor over a lent storage, over other memory from now on.
-void lend_again(const at::Tensor& tensor, const void* begin, c10::StorageImpl* owner);
+// A lent storage, over other memory from now on.
+void lend_again(const c10::Storage& storage, const void* begin, size_t bytes, c10::StorageImpl* owner);
 c10::StorageImpl* owner_of(const at::Tensor& tensor);
 // The tensor over a lent storage, for a library that asks for a mutable pointer only to read.
 at::Tensor lent(const at::Tensor& tensor);

@@ -97,10 +97,17 @@ class OpRunner {
 }  // namespace
 
 void CallMemory::lend(int32_t storage, const void* begin, size_t bytes, int64_t moved, c10::StorageImpl* owner) {
-  places_[storage] = {true, static_cast<const char*>(begin) + moved, bytes - moved, owner, moved != 0, {}};
+  places_[storage] = {true, static_cast<const char*>(begin) + moved, bytes - moved, owner, moved != 0, {}, std::move(places_[storage].spare)};
 }
 
 void CallMemory::put(int32_t storage, c10::Storage made) { places_[storage] = {.made = std::move(made)}; }
+
+void CallMemory::clear() {
+  for (Place& place : places_) {
+    bool is_free = place.is_lent && place.made && place.made.use_count() == 1;
+    place = {.spare = std::move(is_free ? place.made : place.spare)};
+  }
+}
 
 std::pair<const char*, c10::StorageImpl*> CallMemory::place(int32_t storage) const {
   const Place& place = places_[storage];
@@ -111,7 +118,12 @@ std::pair<const char*, c10::StorageImpl*> CallMemory::place(int32_t storage) con
 
 const c10::Storage& CallMemory::storage(int32_t number) const {
   Place& place = places_[number];
-  if (!place.made && place.is_lent) place.made = bridge::lend(place.begin, place.bytes, place.owner);
+  if (!place.made && place.is_lent && place.spare) {
+    place.made = std::move(place.spare);
+    bridge::lend_again(place.made, place.begin, place.bytes, place.owner);
+  } else if (!place.made && place.is_lent) {
+    place.made = bridge::lend(place.begin, place.bytes, place.owner);
+  }
   if (!place.made) throw InternalError("storage " + std::to_string(number) + " has no memory in this call");
   return place.made;
 }

@@ -28,7 +28,7 @@ class CallMemory {
   c10::DataPtr take(int32_t storage, size_t bytes);
 
   void resize(size_t storages) { places_.resize(storages); }
-  void clear() { places_.assign(places_.size(), Place()); }
+  void clear();
 
   std::vector<double> scalars;  // of this call, numbered as on the tape
 
@@ -39,7 +39,8 @@ class CallMemory {
     size_t bytes = 0;
     c10::StorageImpl* owner = nullptr;
     bool moved = false;
-    c10::Storage made;  // by an op; of what is lent, once a tensor is asked for
+    c10::Storage made;   // by an op; of what is lent, once a tensor is asked for
+    c10::Storage spare;  // that lent in an earlier call, and may lend again
   };
   const c10::Storage& storage(int32_t number) const;
 

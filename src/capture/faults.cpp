@@ -31,7 +31,8 @@ struct Request {
   std::atomic<int> done{0};
 };
 
-// The thread that serves faults reads requests from a pipe: write() may be called in a signal handler.
+// The thread that serves faults reads requests from a pipe: write() may be called in a signal handler. It is started
+// by the first fault, which is rare: while a process has one thread only, its allocator takes no locks.
 struct Service {
   std::atomic<bool> runs{false};
   int to = -1, from = -1;
@@ -70,11 +71,35 @@ void run_service() {
   }
 }
 
+// A fault comes from an instruction that accesses tensor memory, which no allocator does: threads can be made here.
+bool start_service() {
+  if (g_service.runs.load(std::memory_order_acquire)) return true;
+  std::lock_guard lock(g_mutex);
+  if (g_service.runs.load()) return true;
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return false;
+  g_service.from = ends[0];
+  g_service.to = ends[1];
+  sigset_t all, before;
+  sigfillset(&all);
+  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, fault);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // The program's signals are for its own threads.
+  try {
+    std::thread(&run_service).detach();
+    g_service.runs.store(true, std::memory_order_release);
+  } catch (const std::system_error&) {
+    close(ends[0]);
+    close(ends[1]);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return g_service.runs.load();
+}
+
 bool serve(const Fault& fault) {
   FaultServer server = g_server.load();
   if (!server) return false;
-  // The thread that serves has nobody to ask, and the child of a fork has no such thread yet.
-  if (t_is_service || !g_service.runs.load()) return server(fault);
+  // The thread that serves has nobody to ask. Without a thread or a pipe faults are served where they happen.
+  if (t_is_service || !start_service()) return server(fault);
   Request request{fault};
   Request* pointer = &request;
   if (write(g_service.to, &pointer, sizeof pointer) != sizeof pointer) return false;
@@ -142,7 +167,7 @@ void install_locked() {
   sigaction(SIGSEGV, &action, nullptr);
 }
 
-// The child of a fork has neither the thread nor a pipe of its own.
+// The child of a fork has neither the thread nor a pipe of its own; its first fault makes them.
 void after_fork() {
   new (&g_mutex) std::mutex;
   g_service.runs.store(false);
@@ -156,29 +181,12 @@ pid_t this_thread() {
 }
 
 void serve_faults(FaultServer server) {
-  if (g_service.runs.load(std::memory_order_acquire)) return;
+  if (g_server.load(std::memory_order_acquire)) return;
   std::lock_guard lock(g_mutex);
-  if (g_service.runs.load()) return;
   static const bool once = pthread_atfork(nullptr, nullptr, &after_fork) == 0;
   (void)once;
-  g_server.store(server);
   install_locked();
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return;  // Without a pipe faults are served where they happen.
-  g_service.from = ends[0];
-  g_service.to = ends[1];
-  sigset_t all, before;
-  sigfillset(&all);
-  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, fault);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // The program's signals are for its own threads.
-  try {
-    std::thread(&run_service).detach();
-    g_service.runs.store(true, std::memory_order_release);
-  } catch (const std::system_error&) {
-    close(ends[0]);
-    close(ends[1]);
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  g_server.store(server);
 }
 
 void keep_fault_handler() {

@@ -17,7 +17,7 @@ struct Fault {
 // Makes the address accessible. False if nobody knows it, or if the access is not to be allowed.
 using FaultServer = bool (*)(const Fault& fault);
 
-// Starts serving faults, and starts again in the child of a fork. Cheap if it is running.
+// Faults are served from now on, also in the children of a fork.
 void serve_faults(FaultServer server);
 
 // Puts the handler in front again if the program has installed another one since. Faults that are not ours go

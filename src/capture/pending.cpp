@@ -123,7 +123,7 @@ OwnAccess::~OwnAccess() { t_own = before_; }
 c10::Storage make_placeholder(char* address, size_t bytes) {
   c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(address, c10::kCPU), c10::GetCPUAllocator(),
                        /*resizable=*/true);
-  bridge::arm(storage.unsafeGetStorageImpl());
+  bridge::arm_new(storage.unsafeGetStorageImpl());
   return storage;
 }
 

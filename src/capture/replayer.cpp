@@ -558,7 +558,9 @@ void Replayer::flush() {
     Slot& slot = slots_[storage];
     if (slot.owed) continue;
     const RealMemory& memory = real(slot);
-    const void* begin = memory.snapshot ? memory.snapshot.get() : memory_of(slot.impl);
+    const void* begin = memory.snapshot      ? memory.snapshot.get()
+                        : slot.is_withdrawn ? withdrawn_memory(*slot.pointer)
+                                            : memory_of(slot.impl);
     memory_.lend(storage, begin, slot.impl->nbytes(), slot.moved, memory.snapshot ? nullptr : slot.impl);
   }
   std::exception_ptr error;
@@ -590,17 +592,17 @@ void Replayer::settle(const std::vector<int32_t>& live) {
       impl->set_data_ptr_noswap(std::move(nothing));
     }
   }
-  for (int32_t storage : owed_) slots_[storage].owed = false;
-  owed_.clear();
   c10::SmallVector<Withdrawable*, 32> withdrawn;
   for (int32_t storage : waiting_) {
     Slot& slot = slots_[storage];
     if (slot.is_withdrawn) withdrawn.push_back(slot.pointer);
-    if (slot.written && slot.impl) bridge::change(slot.impl);
+    if (slot.written && slot.impl && !slot.owed) bridge::change(slot.impl);  // nobody has seen contents that were owed
     slot.is_withdrawn = slot.waiting = slot.written = false;
     slot.real = -1;
   }
   if (!withdrawn.empty()) restore(withdrawn);
+  for (int32_t storage : owed_) slots_[storage].owed = false;
+  owed_.clear();
   real_.clear();
   waiting_.clear();
   memory_.clear();

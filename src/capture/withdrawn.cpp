@@ -188,6 +188,8 @@ void restore(c10::ArrayRef<Withdrawable*> pointers) {
   }
 }
 
+const void* withdrawn_memory(const Withdrawable& pointer) { return pointer.memory.get(); }
+
 const void* memory_of(const c10::StorageImpl* storage) {
   const void* shown = storage->data();
   if (!is_reserved(shown)) return shown;

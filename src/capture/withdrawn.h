@@ -32,6 +32,8 @@ bool may_withdraw(Withdrawable& pointer);
 // False if another thread was faster. The storage must be held.
 bool withdraw(Withdrawable& pointer);
 void restore(c10::ArrayRef<Withdrawable*> pointers);
+// Where the contents are; for the replay that withdrew it.
+const void* withdrawn_memory(const Withdrawable& pointer);
 
 // Where the contents are, withdrawn or not.
 const void* memory_of(const c10::StorageImpl* storage);
