@@ -97,7 +97,8 @@ class OpRunner {
 }  // namespace
 
 void CallMemory::lend(int32_t storage, const void* begin, size_t bytes, int64_t moved, c10::StorageImpl* owner) {
-  places_[storage] = {true, static_cast<const char*>(begin) + moved, bytes - moved, owner, moved != 0, {}, std::move(places_[storage].spare)};
+  places_[storage] = {true, static_cast<const char*>(begin) + moved, bytes - moved, owner, moved != 0,
+                      {},   std::move(places_[storage].spare)};
 }
 
 void CallMemory::put(int32_t storage, c10::Storage made) { places_[storage] = {.made = std::move(made)}; }

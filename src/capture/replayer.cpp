@@ -558,7 +558,7 @@ void Replayer::flush() {
     Slot& slot = slots_[storage];
     if (slot.owed) continue;
     const RealMemory& memory = real(slot);
-    const void* begin = memory.snapshot      ? memory.snapshot.get()
+    const void* begin = memory.snapshot     ? memory.snapshot.get()
                         : slot.is_withdrawn ? withdrawn_memory(*slot.pointer)
                                             : memory_of(slot.impl);
     memory_.lend(storage, begin, slot.impl->nbytes(), slot.moved, memory.snapshot ? nullptr : slot.impl);
