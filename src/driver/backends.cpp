@@ -1,11 +1,11 @@
 #include "driver/backends.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 
 #include "base/error.h"
+#include "base/flags.h"
 #include "bridge/convert.h"
 #include "capture/listener.h"
 #include "driver/graphs.h"
@@ -73,7 +73,7 @@ std::vector<at::Tensor> run_op_by_op(const runtime::Interpreter& interpreter, st
 
 // TENON_MODE asks for a mode where a program asks for none.
 Mode mode_of(const Options& options) {
-  static const char* wanted = std::getenv("TENON_MODE");
+  static const char* wanted = flag_text(Flag::mode);
   if (!wanted || options.mode != Mode::standard) return options.mode;
   if (wanted == std::string("reduce_overhead")) return Mode::reduce_overhead;
   if (wanted == std::string("max_autotune")) return Mode::max_autotune;

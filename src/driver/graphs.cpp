@@ -1,8 +1,8 @@
 #include "driver/graphs.h"
 
-#include <cstdlib>
 
 #include "base/error.h"
+#include "base/flags.h"
 #include "driver/internal_errors.h"
 #include "ir/graph/parse.h"
 #include "ir/graph/print.h"
@@ -21,7 +21,7 @@ void check_graph(const ir::Graph& graph) {
 
 void check_text(const ir::Graph& graph) {
   // The text form is the interface to other backends and to tools: it must tell everything.
-  static const bool check_text = std::getenv("TENON_CHECK_TEXT") != nullptr;
+  static const bool check_text = is_set(Flag::check_text);
   if (!check_text) return;
   std::string text = ir::print(graph);
   ir::Graph again = ir::parse(text);

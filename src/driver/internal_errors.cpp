@@ -2,11 +2,11 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <utility>
 
+#include "base/flags.h"
 #include "base/warn.h"
 #include "driver/stats.h"
 #include "ir/graph/print.h"
@@ -16,7 +16,7 @@ namespace {
 
 // TENON_INTERNAL_ERRORS chooses where a program does not.
 OnInternalError chosen(const Options& options) {
-  static const char* wanted = std::getenv("TENON_INTERNAL_ERRORS");
+  static const char* wanted = flag_text(Flag::internal_errors);
   if (!wanted || options.on_internal_error != OnInternalError::warn) return options.on_internal_error;
   if (wanted == std::string("raise")) return OnInternalError::raise;
   if (wanted == std::string("ignore")) return OnInternalError::ignore;
@@ -26,7 +26,7 @@ OnInternalError chosen(const Options& options) {
 // Writes the graph to a file and says how to run it.
 std::string reproduction(const BuildError& error) {
   static std::atomic<int> files{0};
-  const char* folder = std::getenv("TENON_REPRO_DIR");
+  const char* folder = flag_text(Flag::reproduction_folder);
   try {
     std::filesystem::path path = folder ? folder : std::filesystem::temp_directory_path();
     path /= "tenon-" + error.name() + "-" + std::to_string(getpid()) + "-" + std::to_string(files++) + ".ir";

@@ -8,12 +8,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <iostream>
 #include <map>
 #include <mutex>
 #include <set>
 #include <thread>
 
 #include "base/error.h"
+#include "base/flags.h"
 #include "base/warn.h"
 #include "capture/listener.h"
 #include "driver/kernel_check.h"
@@ -43,7 +45,7 @@ namespace {
 
 // Elements that are worth a thread: eager's own number, or that of TENON_GRAIN.
 int64_t grain() {
-  static const char* wanted = std::getenv("TENON_GRAIN");
+  static const char* wanted = flag_text(Flag::grain);
   return wanted ? std::max(1LL, std::atoll(wanted)) : 32768;
 }
 
@@ -52,7 +54,7 @@ using CodePointer = std::shared_ptr<const codegen::Code>;
 // TENON_TIER=portable or avx2 asks for less than the CPU has.
 codegen::Tier chosen_tier() {
   static const codegen::Tier tier = [] {
-    const char* wanted = std::getenv("TENON_TIER");
+    const char* wanted = flag_text(Flag::tier);
     if (!wanted) return codegen::best_tier();
     for (codegen::Tier tier : codegen::kTiers)
       if (tier <= codegen::best_tier() && wanted == std::string(codegen::tier_name(tier))) return tier;
@@ -60,6 +62,13 @@ codegen::Tier chosen_tier() {
                     "TENON_TIER=" + std::string(wanted) + ": this CPU has portable and up to " + codegen::tier_name(codegen::best_tier()));
   }();
   return tier;
+}
+
+// tools/kernel_digest reads this.
+void show(const ir::loop::Kernel& kernel, codegen::Tier tier) {
+  if (passes::debug_level() >= 4) std::cerr << "# kernel\n" + ir::loop::print(kernel);
+  if (passes::debug_level() >= 5)
+    std::cerr << "# assembly of " + kernel.name + "\n" + codegen::assembly(kernel, tier) + "# end of assembly\n";
 }
 
 // Code by the text of its kernel, for as long as somebody uses it.
@@ -73,6 +82,7 @@ class Codes {
         if (CodePointer code = known->second.lock()) return code;
     }
     ir::loop::verify(kernel);
+    show(kernel, tier);
     CodePointer code = codegen::compile(kernel, tier);
     std::lock_guard lock(mutex_);
     std::erase_if(codes_, [](const auto& entry) { return entry.second.expired(); });
@@ -251,7 +261,7 @@ std::vector<std::pair<ir::ValueId, ir::ValueId>> shared_by(const Native& native,
 
 // Under test every run of a kernel is compared.
 bool checks_all() {
-  static const bool wanted = std::getenv("TENON_CHECK_KERNELS") != nullptr;
+  static const bool wanted = is_set(Flag::check_kernels);
   return wanted;
 }
 

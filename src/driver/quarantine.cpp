@@ -2,10 +2,10 @@
 
 #include <torch/csrc/jit/serialization/pickle.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
+#include "base/flags.h"
 #include "base/warn.h"
 #include "driver/stats.h"
 #include "ir/graph/print.h"
@@ -21,7 +21,7 @@ void Quarantine::impose(const std::string& difference, const ir::Graph& graph, c
   std::lock_guard lock(mutex_);
   if (on_.exchange(true)) return;
   ++counters().quarantined;
-  const char* chosen = std::getenv("TENON_REPRO_DIR");
+  const char* chosen = flag_text(Flag::reproduction_folder);
   std::filesystem::path folder = chosen ? chosen : ".";
   folder /= "tenon-repro-" + graph.name + "-" + std::to_string(counters().quarantined.load());
   report_ = "graph @" + graph.name + " is quarantined: " + difference;

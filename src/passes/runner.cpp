@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/flags.h"
 #include "ir/graph/print.h"
 #include "ir/graph/verify.h"
 #include "passes/canonicalise.h"
@@ -43,20 +44,15 @@ const Pass& find(const std::string& name) {
 
 std::set<std::string> read_skipped() {
   std::set<std::string> names;
-  const char* text = std::getenv("TENON_SKIP_PASS");
+  const char* text = flag_text(Flag::skip_pass);
   std::istringstream in(text ? text : "");
   for (std::string name; std::getline(in, name, ',');) names.insert(name == "fuse" || name == "arena" ? name : find(name).name);
   return names;
 }
 
-int read_debug() {
-  const char* text = std::getenv("TENON_DEBUG");
-  return text ? std::atoi(text) : 0;
-}
-
 // Under test; a user's program waits for one check of all.
 bool checks_each() {
-  static const bool wanted = std::getenv("TENON_CHECK_TEXT") != nullptr;
+  static const bool wanted = is_set(Flag::check_text);
   return wanted;
 }
 
@@ -69,17 +65,24 @@ void verify(const std::string& who, const ir::Graph& graph) {
 }
 
 PassRun run(const Pass& pass, ir::Graph& graph) {
-  static const int debug = read_debug();
   auto start = std::chrono::steady_clock::now();
   size_t changes = pass.run(graph);
   PassRun done{pass.name, changes > 0, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
   if (!done.changed) return done;
-  if (debug >= 3) std::cerr << "# after " + done.name + ", " + std::to_string(changes) + " changes\n" + ir::print(graph);
-  if (checks_each() || debug >= 3) verify("the pass " + done.name + " (TENON_SKIP_PASS=" + done.name + " leaves it out)", graph);
+  if (debug_level() >= 3) std::cerr << "# after " + done.name + ", " + std::to_string(changes) + " changes\n" + ir::print(graph);
+  if (checks_each() || debug_level() >= 3) verify("the pass " + done.name + " (TENON_SKIP_PASS=" + done.name + " leaves it out)", graph);
   return done;
 }
 
 }  // namespace
+
+int debug_level() {
+  static const int level = [] {
+    const char* text = flag_text(Flag::debug);
+    return text ? std::atoi(text) : 0;
+  }();
+  return level;
+}
 
 bool is_skipped(const std::string& name) {
   static const std::set<std::string> skipped = read_skipped();

@@ -25,6 +25,9 @@ struct PassRun {
 // What happened, one entry a pass that was not skipped.
 std::vector<PassRun> run_all(ir::Graph& graph);
 
+// The level that TENON_DEBUG asks for; 0 if it is not set.
+int debug_level();
+
 // Whether TENON_SKIP_PASS names it.
 bool is_skipped(const std::string& name);
 

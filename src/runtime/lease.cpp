@@ -2,11 +2,12 @@
 
 #include <sys/mman.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <new>
+
+#include "base/flags.h"
 
 namespace tenon::runtime {
 namespace {
@@ -54,7 +55,7 @@ Lease::Lease(size_t bytes) {
     begin_ = map(bytes);
   }
   // Under test nothing of an earlier run may look like a value.
-  static const bool poison = std::getenv("TENON_CHECK_KERNELS") != nullptr;
+  static const bool poison = is_set(Flag::check_kernels);
   if (poison) std::memset(begin_, 0xff, bytes);
 }
 

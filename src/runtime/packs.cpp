@@ -11,13 +11,15 @@
 #include <tuple>
 #include <vector>
 
+#include "base/flags.h"
+
 namespace tenon::runtime {
 namespace {
 
 constexpr size_t kPage = 4096;
 
 size_t first_limit() {
-  const char* wanted = std::getenv("TENON_PACK_MB");
+  const char* wanted = flag_text(Flag::pack_megabytes);
   return wanted ? static_cast<size_t>(std::max(0LL, std::atoll(wanted))) << 20 : SIZE_MAX;
 }
 

@@ -8,7 +8,6 @@
 #include <dlfcn.h>
 
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <tuple>
@@ -16,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/flags.h"
 #include "bridge/convert.h"
 #include "bridge/parallel.h"
 #include "ir/graph/group.h"
@@ -188,7 +188,7 @@ std::vector<Form> packed_forms(at::ScalarType type, int64_t k, bool all) {
 
 // TENON_FORM=packed or tiles asks for packs everywhere instead of a trial: the first form, or the last.
 std::string wanted_form() {
-  static const char* wanted = std::getenv("TENON_FORM");
+  static const char* wanted = flag_text(Flag::form);
   return wanted ? wanted : "";
 }
 
