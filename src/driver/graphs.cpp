@@ -1,6 +1,5 @@
 #include "driver/graphs.h"
 
-
 #include "base/error.h"
 #include "base/flags.h"
 #include "driver/internal_errors.h"
