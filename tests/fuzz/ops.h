@@ -90,6 +90,11 @@ Tensors as_list(const std::tuple<T...>& all) {
 // libtorch asks for a non-const handle of what it overwrites, here and there.
 inline Tensor& target(const Tensor& t) { return const_cast<Tensor&>(t); }
 
+// A divisor without -1, if it holds integers: ATen's division of the smallest integer by -1 ends the process (SIGFPE).
+inline Tensor divisor(const Tensor& t) {
+  return c10::isIntegralType(t.scalar_type(), /*includeBool=*/false) ? t.masked_fill(t == -1, 1) : t;
+}
+
 // The body of a row: an expression over the operands x[i] and the parameters p.
 #define DO(...)                                    \
   [](const Tensors& x, Parameters& p) -> Tensors { \

@@ -68,7 +68,7 @@ const std::vector<Op> in_place_ops = {
     IN_PLACE2(lt_),
     IN_PLACE2(logical_and_),
     IN_PLACE2(bitwise_or_),
-    IN_PLACE2(floor_divide_),
+    {"floor_divide_", Wants::any, 2, Fit::broadcast, DO(x[0].floor_divide_(divisor(x[1])))},
     IN_PLACE2(atan2_),
     {"add_ number", Wants::any, 1, Fit::any, DO(x[0].add_(p.number(0)))},
     {"mul_ number", Wants::any, 1, Fit::any, DO(x[0].mul_(p.number(0)))},
