@@ -17,7 +17,10 @@
 namespace tenon::adapters {
 
 ActiveAdapters::ActiveAdapters(const at::Tensor& pin, int64_t bank, int64_t layer_index, int64_t batch)
-    : core_(Core::find(bank)), table_(Core::pinned(pin)), index_(static_cast<size_t>(layer_index)), layer_(core_->layer(index_)) {
+    : core_(Core::find(bank)),
+      table_(Core::pinned(pin)),
+      layer_index_(static_cast<size_t>(layer_index)),
+      layer_(core_->layer(layer_index_)) {
   const int64_t* rows = pin.const_data_ptr<int64_t>() + 1;
   int64_t count = pin.numel() - 1;
   has_one_set_ = count == 1 || batch == 1;
@@ -25,7 +28,7 @@ ActiveAdapters::ActiveAdapters(const at::Tensor& pin, int64_t bank, int64_t laye
   if (batch == 1 && differs) {
     // An embedding of positions, for example, is computed once for all samples.
     for (int64_t i = 0; i < count; ++i)
-      if (table_->entries[static_cast<size_t>(rows[i])].acts_on(index_))
+      if (table_->entries[static_cast<size_t>(rows[i])].acts_on(layer_index_))
         throw UserError(ErrorCode::adapter, layer_.path +
                                                 " is computed once for all rows of the batch, so all of them need the same adapter there. "
                                                 "Use rows() with one name for all, or an adapter without this layer.");
@@ -49,8 +52,8 @@ ActiveAdapters::ActiveAdapters(const at::Tensor& pin, int64_t bank, int64_t laye
 void ActiveAdapters::add_set(const BankEntry& entry) {
   Set set;
   for (const AdapterPointer& adapter : entry.adapters)
-    for (const LayerAdapterPointer& layer_adapter : adapter->layer_adapters[index_]) {
-      is_any_ = true, has_input_transform_ |= adapter->has_input_transform && layer_adapter->transforms_input(layer_);
+    for (const LayerAdapterPointer& layer_adapter : adapter->layer_adapters[layer_index_]) {
+      is_active_ = true, has_input_transform_ |= adapter->has_input_transform && layer_adapter->transforms_input(layer_);
       set.push_back({layer_adapter.get(), adapter->factor});
     }
   sets_.push_back(std::move(set));
@@ -136,10 +139,10 @@ at::Tensor ActiveAdapters::apply_to_sample(const Set& set, const std::vector<at:
 ActiveAdapters::TrainableSet ActiveAdapters::trainable_set(size_t set, const at::Tensor& trained) const {
   TrainableSet out;
   for (const AdapterPointer& adapter : entries_[set]->adapters)
-    for (size_t i = 0; i < adapter->layer_adapters[index_].size(); ++i) {
-      LayerAdapterPointer layer_adapter = adapter->layer_adapters[index_][i];
+    for (size_t i = 0; i < adapter->layer_adapters[layer_index_].size(); ++i) {
+      LayerAdapterPointer layer_adapter = adapter->layer_adapters[layer_index_][i];
       if (!adapter->trained.empty()) {
-        int64_t first = adapter->trained[index_][i];
+        int64_t first = adapter->trained[layer_index_][i];
         std::vector<at::Tensor> leaves;
         for (const auto& [name, tensor] : layer_adapter->tensors()) {
           leaves.push_back(trained.narrow(0, first, tensor.numel()).view(tensor.sizes()).detach().requires_grad_());

@@ -14,7 +14,7 @@ class ActiveAdapters {
   // `layer_index` is the index of a layer of the bank, `batch` the number of samples.
   ActiveAdapters(const at::Tensor& pin, int64_t bank, int64_t layer_index, int64_t batch);
 
-  bool is_any() const { return is_any_; }
+  bool is_active() const { return is_active_; }  // Whether any adapter acts on the layer.
   bool has_input_transform() const { return has_input_transform_; }
   // Returns a layer adapter whose result depends on the layer's own tensors; null if there is none.
   const LayerAdapter* find_base_user() const;
@@ -79,13 +79,13 @@ class ActiveAdapters {
 
   std::shared_ptr<Core> core_;
   BankTablePointer table_;
-  size_t index_;
+  size_t layer_index_;
   const Layer& layer_;
   bool has_one_set_ = false;  // All samples have the same set and are computed as one batch.
   std::vector<Set> sets_;
   std::vector<const BankEntry*> entries_;  // The table's entry of each set.
   std::vector<SampleRange> ranges_;
-  bool is_any_ = false, has_input_transform_ = false;
+  bool is_active_ = false, has_input_transform_ = false;
 };
 
 }  // namespace tenon::adapters

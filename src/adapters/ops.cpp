@@ -28,7 +28,7 @@ Tensor bank_transform_input_shape(const Tensor& x, const Tensor&, int64_t, int64
 
 void bank_apply_(Tensor& y, const Tensor& x, const Tensor& pin, int64_t bank, int64_t layer) {
   ActiveAdapters active(pin, bank, layer, y.size(0));
-  if (active.is_any()) active.apply_to_output(y, x);
+  if (active.is_active()) active.apply_to_output(y, x);
 }
 void bank_apply_shape(Tensor&, const Tensor&, const Tensor&, int64_t, int64_t) {}
 
@@ -39,7 +39,7 @@ Tensor train_layer(const Tensor& x, const Tensor& weight, const std::optional<Te
   Tensor given = x.contiguous(),
          y = active.layer().over(weight, bias).run(active.has_input_transform() ? active.transform_input(given) : given);
   if (!y.is_contiguous()) y = y.contiguous();
-  if (active.is_any()) active.apply_to_output(y, given);
+  if (active.is_active()) active.apply_to_output(y, given);
   return y;
 }
 Tensor train_layer_shape(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, const Tensor&, const Tensor&,
@@ -59,7 +59,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> train_layer_backward(const Tensor& gr
   bool needs_y = !active.is_additive();
   Tensor transformed = active.has_input_transform() && (needs_weight || needs_y) ? active.transform_input(x) : x;
   ActiveAdapters::AdapterGradients after{grad, {}, {}};
-  if (active.is_any()) after = active.apply_to_output_backward(grad, needs_y ? base.run(transformed) : Tensor(), x, trained, needs_x);
+  if (active.is_active()) after = active.apply_to_output_backward(grad, needs_y ? base.run(transformed) : Tensor(), x, trained, needs_x);
   Layer::LayerGradients found = base.backward(after.y, transformed, {needs_x || active.has_input_transform(), needs_weight, needs_bias});
   if (active.has_input_transform()) {
     ActiveAdapters::AdapterGradients before = active.transform_input_backward(found.x, x, trained);
