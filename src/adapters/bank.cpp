@@ -28,29 +28,29 @@ namespace {
 
 void check_name(const std::string& name) {
   if (name.empty() || name == kBase || name.find('.') != std::string::npos)
-    refuse("an adapter cannot be called \"" + name + "\": a name has no dot, and " + kBase + " is the base. Choose another name.");
+    refuse("an adapter cannot be called \"" + name + "\": a name is not empty, has no dot and is not " + kBase + ". Choose another name.");
 }
 
-constexpr size_t kNone = SIZE_MAX;
+constexpr size_t kNoEntry = SIZE_MAX;
 
-// The entry of these adapters, in this order.
-size_t find_entry(const Table& table, const std::vector<std::string>& names) {
+// Returns the index of the entry with exactly these adapters, in this order, or kNoEntry.
+size_t find_entry(const BankTable& table, const std::vector<std::string>& names) {
   for (size_t i = 0; i < table.entries.size(); ++i) {
-    const Entry& entry = table.entries[i];
+    const BankEntry& entry = table.entries[i];
     if (std::equal(names.begin(), names.end(), entry.adapters.begin(), entry.adapters.end(),
                    [](const std::string& name, const AdapterPointer& adapter) { return name == adapter->name; }))
       return i;
   }
-  return kNone;
+  return kNoEntry;
 }
 
-AdapterPointer find_adapter(const Table& table, const std::string& name) {
-  size_t entry = name == kBase ? kNone : find_entry(table, {name});
-  if (entry == kNone) refuse("no adapter is called \"" + name + "\". Load it first; names() lists those that are loaded.");
+AdapterPointer find_adapter(const BankTable& table, const std::string& name) {
+  size_t entry = name == kBase ? kNoEntry : find_entry(table, {name});
+  if (entry == kNoEntry) refuse("no adapter is called \"" + name + "\". Load it first; names() lists those that are loaded.");
   return table.entries[entry].adapters[0];
 }
 
-std::vector<AdapterPointer> find_all(const Table& table, const std::vector<std::string>& names) {
+std::vector<AdapterPointer> find_all(const BankTable& table, const std::vector<std::string>& names) {
   std::vector<AdapterPointer> out;
   for (const std::string& name : names) {
     if (std::count(names.begin(), names.end(), name) > 1) refuse("the adapter \"" + name + "\" is named twice. Name each adapter once.");
@@ -59,45 +59,45 @@ std::vector<AdapterPointer> find_all(const Table& table, const std::vector<std::
   return out;
 }
 
-bool uses(const Entry& entry, const std::string& name) {
+bool uses(const BankEntry& entry, const std::string& name) {
   return std::any_of(entry.adapters.begin(), entry.adapters.end(), [&](const AdapterPointer& adapter) { return adapter->name == name; });
 }
 
-// Whether adapters may act together on one row.
+// Throws UserError if the adapters cannot act together on one sample.
 void check_together(const std::vector<AdapterPointer>& adapters, const std::vector<Layer>& layers) {
   for (size_t i = 0; i < layers.size(); ++i) {
     const Adapter* alone = nullptr;
     size_t count = 0, replacing = 0;
     for (const AdapterPointer& adapter : adapters) {
-      if (adapter->parts[i].empty()) continue;
+      if (adapter->layer_adapters[i].empty()) continue;
       ++count;
-      for (const PartPointer& part : adapter->parts[i]) {
-        replacing += part->replaced().has_value();
-        if (part->acts_alone() || replacing > 1) alone = adapter.get();
+      for (const LayerAdapterPointer& layer_adapter : adapter->layer_adapters[i]) {
+        replacing += layer_adapter->replacement().has_value();
+        if (layer_adapter->acts_alone() || replacing > 1) alone = adapter.get();
       }
     }
     if (alone && count > 1)
       refuse("the adapter \"" + alone->name + "\" cannot act together with another one on " + layers[i].path +
-             ": what they give together is not defined. Use one of them at a time.");
+             ": their combination is not defined. Use one of them at a time.");
   }
 }
 
-// Whether the merged weights are the function that the adapters are together: turns and sums do not go through each other.
+// Throws UserError if merging changes the result: input transforms and additive adapters on the same layer do not commute.
 void check_merge(const std::vector<AdapterPointer>& adapters, const std::vector<Layer>& layers) {
   for (size_t i = 0; i < layers.size(); ++i) {
     size_t count = 0, sums = 0;
     for (const AdapterPointer& adapter : adapters)
-      for (const PartPointer& part : adapter->parts[i]) ++count, sums += part->has_scale();
-    bool has_several = std::count_if(adapters.begin(), adapters.end(), [&](const AdapterPointer& a) { return !a->parts[i].empty(); }) > 1;
+      for (const LayerAdapterPointer& layer_adapter : adapter->layer_adapters[i]) ++count, sums += layer_adapter->has_scale();
+    bool has_several =
+        std::count_if(adapters.begin(), adapters.end(), [&](const AdapterPointer& a) { return !a->layer_adapters[i].empty(); }) > 1;
     if (has_several && sums != count)
-      refuse(layers[i].path +
-             ": these adapters merged are another function than both at once. Merge one of them, or use() them without merging.");
+      refuse(layers[i].path + ": merging these adapters would change their result. Merge only one of them, or use() them without merging.");
   }
 }
 
-// In all entries.
-void replace(Table& table, const AdapterPointer& adapter) {
-  for (Entry& entry : table.entries)
+// Replaces the adapter of the same name in all entries.
+void replace(BankTable& table, const AdapterPointer& adapter) {
+  for (BankEntry& entry : table.entries)
     for (AdapterPointer& a : entry.adapters)
       if (a->name == adapter->name) a = adapter;
 }
@@ -105,28 +105,28 @@ void replace(Table& table, const AdapterPointer& adapter) {
 }  // namespace
 
 struct Bank::Impl {
-  // What calls without rows use follows from what is used, disabled and merged.
-  void set_standard() {
-    core->change([&](Table& table) { set_standard(table); });
+  // Derives the entry of calls without rows from the adapters that are used, disabled and merged.
+  void update_default_entry() {
+    core->change([&](BankTable& table) { update_default_entry(table); });
   }
-  void set_standard(Table& table) const {
-    std::erase_if(table.entries, [](const Entry& entry) { return entry.adapters.size() > 1; });  // No rows name several.
+  void update_default_entry(BankTable& table) const {
+    std::erase_if(table.entries, [](const BankEntry& entry) { return entry.adapters.size() > 1; });  // Rows never refer to these.
     size_t entry = 0;
     if (disabled == 0 && merged.empty() && !used.empty()) {
       entry = find_entry(table, used);
-      if (entry == kNone) entry = add_entry(table, find_all(table, used));
+      if (entry == kNoEntry) entry = add_entry(table, find_all(table, used));
     }
-    table.standard = entry;
+    table.default_entry = entry;
     table.is_merged = !merged.empty();
   }
 
   void refuse_in_use(const std::string& name) const {
     if (std::count(merged.begin(), merged.end(), name)) refuse("the adapter \"" + name + "\" is merged. Call unmerge() first.");
-    if (training->has(name)) refuse("the adapter \"" + name + "\" trains. Call train({}) first.");
+    if (training->has(name)) refuse("the adapter \"" + name + "\" is being trained. Call train({}) first.");
   }
 
   const std::vector<std::pair<std::string, at::Tensor>>& leaves(const std::string& name) const {
-    if (!training->has(name)) refuse("the adapter \"" + name + "\" does not train. Call train({\"" + name + "\"}) first.");
+    if (!training->has(name)) refuse("the adapter \"" + name + "\" is not being trained. Call train({\"" + name + "\"}) first.");
     return training->leaves(name);
   }
 
@@ -137,43 +137,44 @@ struct Bank::Impl {
     std::vector<AdapterPointer> adapters = find_all(*core->table(), names);
     check_together(adapters, core->layers());
     check_merge(adapters, core->layers());
-    std::vector<Kept> changes;  // a weight, and what it becomes
-    auto change = [&](const Layer& layer, const at::Tensor& place, const at::Tensor& value) {
-      if (!place.defined()) return;
-      if (!value.is_same(place) && !at::isfinite(value).all().item<bool>())
+    std::vector<SavedWeight> changes;  // Weights with their new values.
+    auto change = [&](const Layer& layer, const at::Tensor& weight, const at::Tensor& value) {
+      if (!weight.defined()) return;
+      if (!value.is_same(weight) && !at::isfinite(value).all().item<bool>())
         refuse(layer.path + " would not be finite with the adapter in it. Use the adapter without merging.");
-      auto other = std::find_if(changes.begin(), changes.end(), [&](const Kept& known) { return known.place.is_alias_of(place); });
-      if (other == changes.end()) changes.push_back({place, value});
-      else if (!at::equal(other->bits, value))
+      auto other = std::find_if(changes.begin(), changes.end(), [&](const SavedWeight& known) { return known.weight.is_alias_of(weight); });
+      if (other == changes.end()) changes.push_back({weight, value});
+      else if (!at::equal(other->value, value))
         refuse(layer.path +
-               " has its weight in common with another layer, into which the adapter does not go. Use the adapter without merging.");
+               " shares its weight with another layer that the adapter does not change in the same way. Use the adapter without merging.");
     };
     for (const Layer& layer : core->layers()) {
       auto i = static_cast<size_t>(&layer - core->layers().data());
       Layer changed = layer;
       for (const AdapterPointer& adapter : adapters)
-        for (const PartPointer& part : adapter->parts[i]) changed.base = part->merged(changed, adapter->factor);
+        for (const LayerAdapterPointer& layer_adapter : adapter->layer_adapters[i])
+          changed.base = layer_adapter->merged(changed, adapter->factor);
       change(layer, layer.base.weight, changed.base.weight);
       change(layer, layer.base.bias, changed.base.bias);
     }
-    std::erase_if(changes, [](const Kept& same) { return same.bits.is_same(same.place); });
-    for (const Kept& change : changes) kept.push_back({change.place, change.place.clone()});
-    for (auto& [place, value] : changes) place.copy_(value);
+    std::erase_if(changes, [](const SavedWeight& same) { return same.value.is_same(same.weight); });
+    for (const SavedWeight& change : changes) saved.push_back({change.weight, change.weight.clone()});
+    for (auto& [weight, value] : changes) weight.copy_(value);
     merged = names;
-    set_standard();
+    update_default_entry();
   }
 
   std::unique_ptr<Host> host;
   std::shared_ptr<Core> core;
-  at::Tensor standard;
-  mutable std::mutex mutex;  // over what follows
+  at::Tensor default_rows;
+  mutable std::mutex mutex;  // Protects the members below.
   std::unique_ptr<Training> training;
   std::vector<std::string> used, merged;
   int disabled = 0;
-  struct Kept {
-    at::Tensor place, bits;
+  struct SavedWeight {
+    at::Tensor weight, value;
   };
-  std::vector<Kept> kept;  // of weights before the merge
+  std::vector<SavedWeight> saved;  // The weights as they were before the merge.
   std::map<std::string, Schedule> schedules;
 };
 
@@ -182,8 +183,8 @@ Bank::Bank(std::unique_ptr<Host> host) : impl_(std::make_unique<Impl>()) {
   impl_->training = std::make_unique<Training>(layers);
   impl_->core = make_core(std::move(layers));
   impl_->core->set_before_call([parameters = impl_->training->parameters()] { parameters->gather(); });
-  impl_->standard = at::full({1}, kStandard, at::kLong);
-  host->attach(impl_->core->number(), impl_->standard, impl_->training->wholes());
+  impl_->default_rows = at::full({1}, kDefaultRow, at::kLong);
+  host->attach(impl_->core->id(), impl_->default_rows, impl_->training->flat_tensors());
   impl_->host = std::move(host);
 }
 
@@ -201,8 +202,8 @@ void Bank::load(const std::string& name, const std::string& directory, const Loa
   AdapterPointer adapter = read_adapter(name, directory, impl_->core->layers(), options);
   std::lock_guard lock(impl_->mutex);
   impl_->refuse_in_use(name);
-  impl_->core->change([&](Table& table) {
-    if (find_entry(table, {name}) == kNone) add_entry(table, {adapter});
+  impl_->core->change([&](BankTable& table) {
+    if (find_entry(table, {name}) == kNoEntry) add_entry(table, {adapter});
     else replace(table, adapter);
     check_together(find_all(table, impl_->used), impl_->core->layers());
   });
@@ -212,12 +213,13 @@ void Bank::combine(const std::string& name, const std::vector<std::pair<std::str
   check_name(name);
   at::NoGradGuard no_grad;
   impl_->training->parameters()->gather();
-  TablePointer table = impl_->core->table();
-  std::vector<Weighted> sources;
+  BankTablePointer table = impl_->core->table();
+  std::vector<WeightedAdapter> sources;
   for (const auto& [source, weight] : of) sources.push_back({find_adapter(*table, source), weight});
   AdapterPointer adapter = adapters::combine(name, sources, how, impl_->core->layers());
-  impl_->core->change([&](Table& now) {
-    if (find_entry(now, {name}) != kNone) refuse("an adapter is called \"" + name + "\" already");
+  impl_->core->change([&](BankTable& now) {
+    if (find_entry(now, {name}) != kNoEntry)
+      refuse("an adapter is already called \"" + name + "\". Choose another name, or remove() that adapter first.");
     add_entry(now, {adapter});
   });
 }
@@ -232,15 +234,15 @@ void Bank::remove(const std::string& name) {
   impl_->refuse_in_use(name);
   find_adapter(*impl_->core->table(), name);
   std::erase(impl_->used, name);
-  impl_->core->change([&](Table& table) {
-    std::erase_if(table.entries, [&](const Entry& entry) { return uses(entry, name); });
-    impl_->set_standard(table);
+  impl_->core->change([&](BankTable& table) {
+    std::erase_if(table.entries, [&](const BankEntry& entry) { return uses(entry, name); });
+    impl_->update_default_entry(table);
   });
 }
 
 std::vector<std::string> Bank::names() const {
   std::vector<std::string> out;
-  for (const Entry& entry : impl_->core->table()->entries)
+  for (const BankEntry& entry : impl_->core->table()->entries)
     if (entry.adapters.size() == 1) out.push_back(entry.adapters[0]->name);
   std::sort(out.begin(), out.end());
   return out;
@@ -250,10 +252,11 @@ void Bank::set_scale(const std::string& name, double factor) {
   std::lock_guard lock(impl_->mutex);
   if (std::count(impl_->merged.begin(), impl_->merged.end(), name))
     refuse("the adapter \"" + name + "\" is merged into the weights. Call unmerge(), then set_scale(), then merge() again.");
-  impl_->core->change([&](Table& table) {
+  impl_->core->change([&](BankTable& table) {
     auto changed = std::make_shared<Adapter>(*find_adapter(table, name));
     if (!std::isfinite(factor)) refuse("a scale must be finite. Give another number.");
-    if (!changed->has_scale()) refuse("the adapter \"" + name + "\" is of a method without a scale. Combine or train it instead.");
+    if (!changed->has_scale())
+      refuse("the adapter \"" + name + "\" is of a method without a scale. Use combine() with weights, or train it.");
     changed->factor = factor;
     replace(table, changed);
   });
@@ -261,11 +264,11 @@ void Bank::set_scale(const std::string& name, double factor) {
 
 Rows Bank::rows(const std::vector<std::string>& names) const {
   impl_->host->need_attached();
-  TablePointer table = impl_->core->table();
+  BankTablePointer table = impl_->core->table();
   at::Tensor out = at::empty({static_cast<int64_t>(names.size())}, at::kLong);
   for (size_t i = 0; i < names.size(); ++i) {
     size_t entry = names[i] == kBase ? 0 : find_entry(*table, {names[i]});
-    if (entry == kNone) refuse("no adapter is called \"" + names[i] + "\". Load it first; names() lists those that are loaded.");
+    if (entry == kNoEntry) refuse("no adapter is called \"" + names[i] + "\". Load it first; names() lists those that are loaded.");
     out.data_ptr<int64_t>()[i] = table->entries[entry].id;
   }
   return Rows(out);
@@ -275,37 +278,37 @@ Bank::Scope::Scope(std::unique_ptr<models::PinScope> pin) : pin_(std::move(pin))
 Bank::Scope::~Scope() = default;
 Bank::Scope Bank::scope(const Rows& rows) const {
   impl_->host->need_attached();
-  return Scope(std::make_unique<models::PinScope>(rows.entries, impl_->core->number(), /*is_given=*/true));
+  return Scope(std::make_unique<models::PinScope>(rows.entries, impl_->core->id(), /*is_given=*/true));
 }
 
 void Bank::use(const std::vector<std::string>& names) {
   impl_->host->need_attached();
   std::lock_guard lock(impl_->mutex);
   std::vector<std::string> wanted;
-  TablePointer table = impl_->core->table();
+  BankTablePointer table = impl_->core->table();
   std::copy_if(names.begin(), names.end(), std::back_inserter(wanted), [](const std::string& name) { return name != kBase; });
   check_together(find_all(*table, wanted), impl_->core->layers());
   impl_->used = std::move(wanted);
-  impl_->set_standard();
+  impl_->update_default_entry();
 }
 
 Bank::Disabled::Disabled(Bank& bank) : bank_(bank) {
   std::lock_guard lock(bank_.impl_->mutex);
   ++bank_.impl_->disabled;
-  bank_.impl_->set_standard();
+  bank_.impl_->update_default_entry();
 }
 
 Bank::Disabled::~Disabled() {
   std::lock_guard lock(bank_.impl_->mutex);
   --bank_.impl_->disabled;
-  bank_.impl_->set_standard();
+  bank_.impl_->update_default_entry();
 }
 
 void Bank::freeze_base() { impl_->host->freeze(); }
 
 void Bank::train(const std::vector<std::string>& names, const TrainOptions& options) {
   std::lock_guard lock(impl_->mutex);
-  impl_->core->change([&](Table& table) {
+  impl_->core->change([&](BankTable& table) {
     Training& training = *impl_->training;
     auto changed = training.train(find_all(table, names), find_all(table, training.names()), impl_->core->layers());
     for (const AdapterPointer& adapter : changed) replace(table, adapter);
@@ -330,13 +333,15 @@ void Bank::allocate_ranks(const std::string& name, int64_t step) {
   std::lock_guard lock(impl_->mutex);
   const auto& leaves = impl_->leaves(name);
   AdaloraConfig config = adalora_config(*find_adapter(*impl_->core->table(), name));
-  if (config.total_step == 0) refuse("the configuration of \"" + name + "\" has no total_step, by which ranks are allocated");
-  if (!config.left.empty()) refuse("ranks of \"" + name + "\" were taken away before it was loaded");
+  if (config.total_step == 0)
+    refuse("the configuration of \"" + name + "\" has no total_step, which rank allocation needs. Set it in adapter_config.json.");
+  if (!config.remaining.empty())
+    refuse("ranks of \"" + name + "\" were pruned before it was loaded, and cannot be allocated again. Train it without allocate_ranks().");
   Schedule& schedule = impl_->schedules.try_emplace(name, config).first->second;
   schedule.advance(leaves, step);
-  impl_->core->change([&](Table& table) {
+  impl_->core->change([&](BankTable& table) {
     auto changed = std::make_shared<Adapter>(*find_adapter(table, name));
-    changed->ranks = schedule.kept();
+    changed->kept_ranks = schedule.kept();
     replace(table, changed);
   });
 }
@@ -349,22 +354,22 @@ void Bank::merge(const std::vector<std::string>& names) {
 void Bank::unmerge() {
   std::lock_guard lock(impl_->mutex);
   at::NoGradGuard no_grad;
-  for (Impl::Kept& kept : impl_->kept) kept.place.copy_(kept.bits);
-  impl_->kept.clear();
+  for (Impl::SavedWeight& saved : impl_->saved) saved.weight.copy_(saved.value);
+  impl_->saved.clear();
   impl_->merged.clear();
-  impl_->set_standard();
+  impl_->update_default_entry();
 }
 
 void Bank::merge_and_unload(const std::vector<std::string>& names) {
   std::lock_guard lock(impl_->mutex);
-  if (!impl_->training->names().empty()) refuse("adapters train. Call train({}) first.");
+  if (!impl_->training->names().empty()) refuse("adapters are being trained. Call train({}) first.");
   impl_->merge(names);
-  impl_->kept.clear();
+  impl_->saved.clear();
   impl_->merged.clear();
   impl_->used.clear();
-  impl_->core->change([&](Table& table) {
+  impl_->core->change([&](BankTable& table) {
     table.entries.resize(1);
-    impl_->set_standard(table);
+    impl_->update_default_entry(table);
   });
 }
 

@@ -1,4 +1,4 @@
-// A new adapter out of several, as PEFT's add_weighted_adapter makes one.
+// Combines several adapters into a new one, as PEFT's add_weighted_adapter does.
 #pragma once
 
 #include <tenon/adapters.h>
@@ -7,12 +7,13 @@
 
 namespace tenon::adapters {
 
-struct Weighted {
+struct WeightedAdapter {
   AdapterPointer adapter;
   double weight;
 };
 
-// LoRA without relatives that have no sum, or IA3 alone; others are refused.
-AdapterPointer combine(const std::string& name, const std::vector<Weighted>& of, const Combination& how, const std::vector<Layer>& layers);
+// Supports LoRA (without DoRA and lora_bias, which have no weighted sum) and IA3. Throws UserError for other methods.
+AdapterPointer combine(const std::string& name, const std::vector<WeightedAdapter>& of, const Combination& how,
+                       const std::vector<Layer>& layers);
 
 }  // namespace tenon::adapters

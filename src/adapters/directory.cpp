@@ -27,11 +27,11 @@ namespace tenon::adapters {
 
 namespace {
 
-// Fields that say nothing about what is computed, whatever the method. eva_config says how A was initialised, which the file shows.
+// Fields that do not change what any method computes. eva_config describes the initialization of A, whose result is in the file.
 constexpr const char* kHarmless[] = {"auto_mapping", "base_model_name_or_path", "eva_config", "inference_mode", "peft_version", "peft_type",
                                      "revision",     "runtime_config",          "task_type"};
 
-// Fields of variants that are off, and what they hold then.
+// Fields of variants that are switched off, with their values in that case.
 const std::map<std::string, nlohmann::json>& switched_off() {
   static const std::map<std::string, nlohmann::json> all = {{"megatron_core", "megatron.core"}, {"qalora_group_size", 16}};
   return all;
@@ -45,7 +45,7 @@ void refuse_unread(const formats::Config& config) {
     auto off = switched_off().find(field.name);
     if (says_nothing || is_harmless || (off != switched_off().end() && off->second == value)) continue;
     throw UserError(ErrorCode::adapter, "adapter_config.json: the field \"" + field.name + "\" is " + value.dump() +
-                                            ", which is not supported and may change what the adapter computes");
+                                            ", which is not supported and may change what the adapter computes. Remove it if it does not.");
   }
 }
 
@@ -60,7 +60,7 @@ std::vector<Targets::Path> all_paths(const std::vector<Layer>& layers) {
 
 }  // namespace
 
-std::vector<std::string> Chosen::paths() const {
+std::vector<std::string> ChosenLayers::paths() const {
   std::vector<std::string> out;
   for (size_t i : indices) out.push_back(layers[i].path);
   return out;
@@ -68,12 +68,12 @@ std::vector<std::string> Chosen::paths() const {
 
 void refuse_layer(const Layer& layer, const std::string& method) {
   const char* kinds[] = {"a linear layer", "a Conv1D layer", "an embedding", "a norm", "a norm", "a convolution"};
-  throw UserError(ErrorCode::adapter,
-                  layer.path + " is " + kinds[static_cast<size_t>(layer.kind)] + ", on which " + method + " cannot sit");
+  throw UserError(ErrorCode::adapter, layer.path + " is " + kinds[static_cast<size_t>(layer.kind)] + ", which " + method +
+                                          " does not support. Remove it from target_modules.");
 }
 
 void need_linear_or_conv(const Layer& layer, const std::string& method) {
-  if (layer.kind != Kind::linear && layer.kind != Kind::conv2d) refuse_layer(layer, method);
+  if (layer.kind != LayerKind::linear && layer.kind != LayerKind::conv2d) refuse_layer(layer, method);
 }
 
 LoadMethod find_method(const std::string& peft_type) {
@@ -86,7 +86,7 @@ LoadMethod find_method(const std::string& peft_type) {
   if (found != all.end()) return found->second;
   std::string known;
   for (const auto& [name, function] : all) known += (known.empty() ? "" : ", ") + name;
-  throw UserError(ErrorCode::adapter, "adapter_config.json: peft_type \"" + peft_type + "\" is not supported; known are " + known);
+  throw UserError(ErrorCode::adapter, "adapter_config.json: peft_type \"" + peft_type + "\" is not supported. Supported are " + known);
 }
 
 std::vector<size_t> choose_layers(const formats::Config& config, const std::vector<Layer>& layers, Unmatched unmatched) {
@@ -103,24 +103,25 @@ AdapterPointer make_adapter(const std::string& name, const std::string& text, Fi
   auto config = formats::Config::parse(text, "adapter_config.json");
   LoadMethod load = find_method(config.text("peft_type"));
   std::vector<size_t> targets = choose_layers(config, layers, options.unmatched_patterns);
-  Loaded loaded;
+  LoadedAdapter loaded;
   take_extras(config, files, layers, targets, loaded);
-  Loaded own = load(config, files, {layers, targets, options.unmatched_patterns});
+  LoadedAdapter own = load(config, files, {layers, targets, options.unmatched_patterns});
   files.refuse_rest();
   refuse_unread(config);
   auto adapter = std::make_shared<Adapter>();
   adapter->name = name;
   adapter->config = text;
-  adapter->parts.resize(layers.size());
-  for (auto& [i, parts] : loaded.parts) adapter->parts[i] = std::move(parts);
-  for (auto& [i, parts] : own.parts)
-    for (PartPointer& part : parts) {
-      auto tensors = part->tensors();
+  adapter->layer_adapters.resize(layers.size());
+  for (auto& [i, layer_adapters] : loaded.layer_adapters) adapter->layer_adapters[i] = std::move(layer_adapters);
+  for (auto& [i, layer_adapters] : own.layer_adapters)
+    for (LayerAdapterPointer& layer_adapter : layer_adapters) {
+      auto tensors = layer_adapter->tensors();
       for (const auto& [tensor_name, tensor] : tensors)
         if (tensor.scalar_type() != tensors[0].second.scalar_type())
-          throw UserError(ErrorCode::adapter, "adapter_model.safetensors: tensors of " + layers[i].path + " are of different types");
-      adapter->turns |= part->turns();
-      adapter->parts[i].push_back(std::move(part));
+          throw UserError(ErrorCode::adapter, "adapter_model.safetensors: tensors of " + layers[i].path +
+                                                  " are of different types. Save the adapter in one type.");
+      adapter->has_input_transform |= layer_adapter->is_input_transform();
+      adapter->layer_adapters[i].push_back(std::move(layer_adapter));
     }
   adapter->shared = std::move(loaded.shared);
   adapter->shared.insert(adapter->shared.end(), own.shared.begin(), own.shared.end());
@@ -137,8 +138,8 @@ AdapterPointer read_adapter(const std::string& name, const std::string& path, co
 std::map<std::string, at::Tensor> tensors_of(const Adapter& adapter, const std::vector<Layer>& layers) {
   std::map<std::string, at::Tensor> out(adapter.shared.begin(), adapter.shared.end());
   for (size_t i = 0; i < layers.size(); ++i)
-    for (const PartPointer& part : adapter.parts[i])
-      for (const auto& [name, tensor] : part->tensors())
+    for (const LayerAdapterPointer& layer_adapter : adapter.layer_adapters[i])
+      for (const auto& [name, tensor] : layer_adapter->tensors())
         if (!name.empty()) out[kPrefix + layers[i].path + "." + name] = tensor;
   for (const auto& [name, original] : adapter.repeated) out[name] = out.at(original);
   return out;
@@ -147,7 +148,7 @@ std::map<std::string, at::Tensor> tensors_of(const Adapter& adapter, const std::
 void write_adapter(const Adapter& adapter, const std::string& path, const std::vector<Layer>& layers) {
   std::map<std::string, at::Tensor> tensors = tensors_of(adapter, layers);
   std::string config = adapter.config;
-  leave_ranks(adapter, tensors, config);
+  drop_pruned_ranks(adapter, tensors, config);
   std::vector<formats::TensorView> views;
   for (auto& [name, tensor] : tensors) views.push_back(models::view_of(name, tensor = tensor.contiguous()));
   std::filesystem::create_directories(path);

@@ -1,4 +1,4 @@
-// PEFT's directories: adapter_config.json and adapter_model.safetensors.
+// Reads and writes PEFT's adapter directories: adapter_config.json and adapter_model.safetensors.
 #pragma once
 
 #include <tenon/adapters.h>
@@ -13,13 +13,13 @@
 
 namespace tenon::adapters {
 
-// Refuses unknown fields, and tensors that are missing, left over, of another shape or not finite.
+// Throws UserError for unknown fields, and for tensors that are missing, unused, of another shape or not finite.
 AdapterPointer make_adapter(const std::string& name, const std::string& config, Files files, const std::vector<Layer>& layers,
                             const LoadOptions& options = {});
 AdapterPointer read_adapter(const std::string& name, const std::string& path, const std::vector<Layer>& layers, const LoadOptions& options);
 // Indices of the layers that a configuration chooses.
 std::vector<size_t> choose_layers(const formats::Config& config, const std::vector<Layer>& layers, Unmatched unmatched);
-// By their names in the file.
+// Returns the adapter's tensors by their names in the file.
 std::map<std::string, at::Tensor> tensors_of(const Adapter& adapter, const std::vector<Layer>& layers);
 void write_adapter(const Adapter& adapter, const std::string& path, const std::vector<Layer>& layers);
 

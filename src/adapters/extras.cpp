@@ -17,14 +17,14 @@ namespace {
 
 bool has(const std::vector<size_t>& all, size_t one) { return std::find(all.begin(), all.end(), one) != all.end(); }
 
-// PEFT adds the head of these tasks on its own.
+// The modules that PEFT adds to modules_to_save by itself for these tasks.
 std::vector<std::string> heads_of(const std::string& task) {
   if (task == "SEQ_CLS" || task == "TOKEN_CLS") return {"classifier", "score"};
   if (task == "QUESTION_ANS") return {"qa_outputs"};
   return {};
 }
 
-// Whether a module around the layer, or the layer itself, has a path that ends in the name, at a dot or not.
+// Whether the path of the layer, or of a module that contains it, ends with the name, after a dot or not.
 bool is_within(const std::string& path, const std::string& name) {
   for (size_t end = path.find('.');; end = path.find('.', end + 1)) {
     if (path.substr(0, end).ends_with(name)) return true;
@@ -32,7 +32,7 @@ bool is_within(const std::string& path, const std::string& name) {
   }
 }
 
-void take_copies(const formats::Config& config, Files& files, const std::vector<Layer>& layers, Loaded& loaded) {
+void take_copies(const formats::Config& config, Files& files, const std::vector<Layer>& layers, LoadedAdapter& loaded) {
   std::vector<std::string> names = config.has("modules_to_save") ? config.texts("modules_to_save") : std::vector<std::string>();
   std::vector<std::string> heads = heads_of(config.has("task_type") ? config.text("task_type") : "");
   for (const std::string& head : heads)
@@ -43,41 +43,41 @@ void take_copies(const formats::Config& config, Files& files, const std::vector<
       const Layer& layer = layers[i];
       if (!is_within(layer.path, name)) continue;
       is_any = true;
-      if (!loaded.parts[i].empty()) continue;  // by another name
+      if (!loaded.layer_adapters[i].empty()) continue;  // Another name has already matched the layer.
       std::string at = kPrefix + layer.path + ".";
       Base base{files.take(at + "weight", layer.base.weight.sizes()), {}};
       if (layer.base.bias.defined()) base.bias = files.take(at + "bias", layer.base.bias.sizes());
-      loaded.parts[i].push_back(make_replacement(base, "weight", "bias"));
+      loaded.layer_adapters[i].push_back(make_replacement(base, "weight", "bias"));
     }
     if (!is_any && std::find(heads.begin(), heads.end(), name) == heads.end())
-      config.fail("modules_to_save", "names \"" + name + "\", which no layer of the model is in");
+      config.fail("modules_to_save", "names \"" + name + "\", which contains no layer of the model");
   }
 }
 
-// With bias = "all", PEFT writes the bias of a copied layer three times: as part of the copy, again as ...modules_to_save..., and that of
-// the base as ...original_module.... The second must be equal to the first; the third is the base's, which calls without the adapter use.
-void take_repeated_biases(Files& files, const std::vector<Layer>& layers, Loaded& loaded) {
-  std::map<std::string, size_t> copied;  // Names of the biases of copies, and their layers.
-  for (const auto& [i, parts] : loaded.parts)
-    if (!parts.empty() && parts[0]->replaced()->weight.defined()) copied[kPrefix + layers[i].path + ".bias"] = i;
-  auto without = [](const std::string& name, const std::string& part) {
-    size_t at = name.find(part);
-    return at == std::string::npos ? "" : name.substr(0, at) + "." + name.substr(at + part.size());
+// With bias = "all", PEFT writes the bias of a copied layer twice, the second time as ...modules_to_save..., and the bias of the base as
+// ...original_module.... The two copies must be equal; calls without the adapter use the base's.
+void take_repeated_biases(Files& files, const std::vector<Layer>& layers, LoadedAdapter& loaded) {
+  std::map<std::string, size_t> copied;  // Maps the name of each copied bias to its layer.
+  for (const auto& [i, layer_adapters] : loaded.layer_adapters)
+    if (!layer_adapters.empty() && layer_adapters[0]->replacement()->weight.defined()) copied[kPrefix + layers[i].path + ".bias"] = i;
+  auto without_segment = [](const std::string& name, const std::string& segment) {
+    size_t at = name.find(segment);
+    return at == std::string::npos ? "" : name.substr(0, at) + "." + name.substr(at + segment.size());
   };
   std::vector<std::string> names;
   for (std::string_view name : files.names()) names.emplace_back(name);
   for (const std::string& name : names) {
-    if (auto original = copied.find(without(name, ".original_module.")); original != copied.end())
+    if (auto original = copied.find(without_segment(name, ".original_module.")); original != copied.end())
       loaded.shared.emplace_back(name, files.take(name, layers[original->second].base.bias.sizes()));
-    std::string first = without(name, ".modules_to_save.");
+    std::string first = without_segment(name, ".modules_to_save.");
     if (first.empty()) continue;
-    if (!copied.contains(first)) {  // The name of the adapter follows.
+    if (!copied.contains(first)) {  // The adapter's name follows modules_to_save.
       size_t begin = name.find(".modules_to_save.") + 1, end = first.find('.', begin);
       if (end != std::string::npos) first.erase(begin, end + 1 - begin);
     }
     auto copy = copied.find(first);
     if (copy == copied.end()) continue;
-    at::Tensor bias = loaded.parts[copy->second][0]->replaced()->bias;
+    at::Tensor bias = loaded.layer_adapters[copy->second][0]->replacement()->bias;
     if (!at::equal(files.take(name, bias.sizes()), bias))
       throw UserError(ErrorCode::adapter, "adapter_model.safetensors: tensors \"" + name + "\" and \"" + first +
                                               "\" are the same bias and differ. Save the adapter with PEFT again.");
@@ -86,23 +86,23 @@ void take_repeated_biases(Files& files, const std::vector<Layer>& layers, Loaded
 }
 
 void take_biases(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets,
-                 Loaded& loaded) {
+                 LoadedAdapter& loaded) {
   std::string which = config.has("bias") ? config.text("bias") : "none";
   if (which == "none") return;
   if (which == "all") take_repeated_biases(files, layers, loaded);
   if (which != "all" && !which.ends_with("_only"))
-    config.fail("bias", "is \"" + which + "\", where none, all or that of the adapted layers alone is known");
+    config.fail("bias", "is \"" + which + "\", which is not supported; it must be none, all or <method>_only");
   for (size_t i = 0; i < layers.size(); ++i) {
     bool is_target = has(targets, i);
-    if (!layers[i].base.bias.defined() || !(which == "all" || is_target) || !loaded.parts[i].empty()) continue;
+    if (!layers[i].base.bias.defined() || !(which == "all" || is_target) || !loaded.layer_adapters[i].empty()) continue;
     std::string name = is_target ? "base_layer.bias" : "bias";
-    loaded.parts[i].push_back(
+    loaded.layer_adapters[i].push_back(
         make_replacement({{}, files.take(kPrefix + layers[i].path + "." + name, layers[i].base.bias.sizes())}, "", name));
   }
 }
 
-// PEFT writes the whole weight of an embedding that is adapted. Where it is the base's own there is nothing to do.
-void take_whole_weights(Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets, Loaded& loaded) {
+// PEFT also writes the full weight of an adapted embedding. It is used only if it differs from the base's.
+void take_whole_weights(Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets, LoadedAdapter& loaded) {
   for (size_t i : targets) {
     std::string name = kPrefix + layers[i].path + ".base_layer.weight";
     if (!files.has(name)) continue;
@@ -110,27 +110,27 @@ void take_whole_weights(Files& files, const std::vector<Layer>& layers, const st
     bool is_own = at::equal(weight, layers[i].base.weight.to(weight.scalar_type()));
     loaded.shared.emplace_back(name,
                                is_own && weight.scalar_type() == layers[i].base.weight.scalar_type() ? layers[i].base.weight : weight);
-    if (!is_own) loaded.parts[i].push_back(make_replacement({weight, {}}, "", ""));
+    if (!is_own) loaded.layer_adapters[i].push_back(make_replacement({weight, {}}, "", ""));
   }
 }
 
-// Whether a linear layer has the weight of an embedding, whose tokens it then shares.
+// Whether the layer is linear and shares the weight, and so the trained tokens, of an embedding.
 bool shares_tokens(const std::vector<Layer>& layers, size_t i) {
-  return layers[i].kind == Kind::linear && std::any_of(layers.begin(), layers.end(), [&](const Layer& other) {
-           return other.kind == Kind::embedding && other.base.weight.is_alias_of(layers[i].base.weight);
+  return layers[i].kind == LayerKind::linear && std::any_of(layers.begin(), layers.end(), [&](const Layer& other) {
+           return other.kind == LayerKind::embedding && other.base.weight.is_alias_of(layers[i].base.weight);
          });
 }
 
-// Ids for the input embedding, or for each layer that is named: embeddings, and linear layers whose outputs are tokens. An output layer
-// with the embedding's own weight has the embedding's.
-void take_tokens(const formats::Config& config, Files& files, const std::vector<Layer>& layers, Loaded& loaded) {
+// trainable_token_indices holds ids for the input embedding, or for each named layer: embeddings, and linear layers whose outputs are
+// tokens. An output layer that shares an embedding's weight uses the embedding's trained tokens.
+void take_tokens(const formats::Config& config, Files& files, const std::vector<Layer>& layers, LoadedAdapter& loaded) {
   if (!config.has("trainable_token_indices")) return;
   const nlohmann::json& value = config.any("trainable_token_indices");
-  auto first = std::find_if(layers.begin(), layers.end(), [](const Layer& layer) { return layer.kind == Kind::embedding; });
+  auto first = std::find_if(layers.begin(), layers.end(), [](const Layer& layer) { return layer.kind == LayerKind::embedding; });
   std::vector<std::pair<std::string, std::vector<int64_t>>> wanted;
   auto ids_of = [&](const nlohmann::json& list) {
     if (!list.is_array() || !std::all_of(list.begin(), list.end(), [](const auto& id) { return id.is_number_integer(); }))
-      config.fail("trainable_token_indices", "is no list of numbers");
+      config.fail("trainable_token_indices", "is not a list of integers");
     auto ids = list.get<std::vector<int64_t>>();
     if (std::set<int64_t>(ids.begin(), ids.end()).size() != ids.size()) config.fail("trainable_token_indices", "names a token twice");
     return ids;
@@ -144,29 +144,29 @@ void take_tokens(const formats::Config& config, Files& files, const std::vector<
     bool is_any = false;
     for (size_t i = 0; i < layers.size(); ++i) {
       const Layer& layer = layers[i];
-      bool has_tokens = layer.kind == Kind::embedding || layer.kind == Kind::linear;
+      bool has_tokens = layer.kind == LayerKind::embedding || layer.kind == LayerKind::linear;
       if (!has_tokens || !(layer.path == name || layer.path.ends_with("." + name))) continue;
       is_any = true;
       if (shares_tokens(layers, i)) continue;
       for (int64_t id : ids)
         if (id < 0 || id >= layer.base.weight.size(0))
-          config.fail("trainable_token_indices", "holds " + std::to_string(id) + ", which is no token");
+          config.fail("trainable_token_indices", "holds " + std::to_string(id) + ", which is not a token");
       at::Tensor which = at::tensor(ids, at::kLong);
       const char* key = "token_adapter.trainable_tokens_delta";
       at::Tensor rows = files.take(kPrefix + layer.path + "." + key, {static_cast<int64_t>(ids.size()), layer.base.weight.size(1)});
-      loaded.parts[i].push_back(make_tokens(which, rows, key));
-      for (size_t k = 0; layer.kind == Kind::embedding && k < layers.size(); ++k)
+      loaded.layer_adapters[i].push_back(make_tokens(which, rows, key));
+      for (size_t k = 0; layer.kind == LayerKind::embedding && k < layers.size(); ++k)
         if (shares_tokens(layers, k) && layers[k].base.weight.is_alias_of(layer.base.weight))
-          loaded.parts[k].push_back(make_tokens(which, rows, ""));
+          loaded.layer_adapters[k].push_back(make_tokens(which, rows, ""));
     }
-    if (!is_any) config.fail("trainable_token_indices", "names \"" + name + "\", which is no embedding or linear layer of the model");
+    if (!is_any) config.fail("trainable_token_indices", "names \"" + name + "\", which is not an embedding or linear layer of the model");
   }
 }
 
 }  // namespace
 
 void take_extras(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets,
-                 Loaded& loaded) {
+                 LoadedAdapter& loaded) {
   take_copies(config, files, layers, loaded);
   take_biases(config, files, layers, targets, loaded);
   take_whole_weights(files, layers, targets, loaded);

@@ -1,12 +1,12 @@
-// What an adapter of any method may bring besides its own parts: trained biases, whole layers, tokens.
+// Tensors that an adapter of any method may have in addition: trained biases, copies of whole layers, trained tokens.
 #pragma once
 
 #include "adapters/method.h"
 
 namespace tenon::adapters {
 
-// Before the method's own parts, in the order in which they act.
+// Adds the layer adapters of these tensors to `loaded`. They act before the method's own, in the order in which they are added.
 void take_extras(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets,
-                 Loaded& loaded);
+                 LoadedAdapter& loaded);
 
 }  // namespace tenon::adapters

@@ -27,36 +27,37 @@ formats::Safetensors open(const formats::Directory& directory) {
     throw UserError(ErrorCode::adapter,
                     directory.path() + ": adapter_model.bin is a pickle, which is never opened; save the adapter with safetensors");
   auto file = std::make_shared<const formats::MappedFile>(directory.map("adapter_model.safetensors"));
-  // All of it is read now; page by page that would be a fault each. An old kernel may not know how.
+  // Avoids a page fault per page, since the whole file is read now. Old Linux kernels do not support it, so errors are ignored.
   madvise(const_cast<char*>(file->text().data()), file->size(), MADV_POPULATE_READ);
   return formats::Safetensors(std::move(file));
 }
 
-Room room_for(const formats::Safetensors& file) {
+TensorArena arena_for(const formats::Safetensors& file) {
   size_t bytes = 0;
   for (size_t i = 0; i < file.size(); ++i)
-    if (file.tensor(i).dtype == formats::Dtype::F32) bytes += Room::bytes_of(file.tensor(i).data.size());
-  return Room(bytes);
+    if (file.tensor(i).dtype == formats::Dtype::F32) bytes += TensorArena::bytes_of(file.tensor(i).data.size());
+  return TensorArena(bytes);
 }
 
 at::ScalarType type_of(const formats::TensorView& view) {
   auto type = models::scalar_type(view.dtype);
   if (!type || !c10::isFloatingType(*type))
-    refuse("tensor \"" + std::string(view.name) + "\" is of type " + formats::dtype_name(view.dtype) + ", which is not supported");
+    refuse("tensor \"" + std::string(view.name) + "\" is of type " + formats::dtype_name(view.dtype) +
+           ", which is not supported. Save the adapter in F32, F16 or BF16.");
   return *type;
 }
 
-using Floats = float __attribute__((vector_size(16), aligned(4), may_alias));  // of a file, which need not be aligned
+using Floats = float __attribute__((vector_size(16), aligned(4), may_alias));  // A file's data may be unaligned.
 using Bits = int __attribute__((vector_size(16)));
 
 Bits not_finite(Floats four) {
-  constexpr int kExponent = 0x7f800000;  // all of it: NaN or infinity
+  constexpr int kExponent = 0x7f800000;  // NaN and infinity have all exponent bits set.
   return (std::bit_cast<Bits>(four) & kExponent) == kExponent;
 }
 
 bool is_none(Bits bits) { return (bits[0] | bits[1] | bits[2] | bits[3]) == 0; }
 
-// Both tell whether all are finite.
+// Copies floats and returns whether all of them are finite.
 bool copy_floats(const std::byte* from, int64_t count, float* to) {
   Bits bad = {};
   int64_t i = 0;
@@ -73,14 +74,14 @@ bool copy_floats(const std::byte* from, int64_t count, float* to) {
   return is_finite;
 }
 
-constexpr int64_t kBlock = 16;
+constexpr int64_t kTile = 16;
 
-// A block of 16 x 16, in fours, so that whole lines of the cache are written.
-bool turn_block(const std::byte* from, int64_t columns, float* to, int64_t rows) {
-  float block[kBlock][kBlock];
+// Transposes a tile of 16 x 16 in 4 x 4 steps, so that whole cache lines are written. Returns whether all elements are finite.
+bool transpose_tile(const std::byte* from, int64_t columns, float* to, int64_t rows) {
+  float tile[kTile][kTile];
   Bits bad = {};
-  for (int64_t i = 0; i < kBlock; i += 4)
-    for (int64_t k = 0; k < kBlock; k += 4) {
+  for (int64_t i = 0; i < kTile; i += 4)
+    for (int64_t k = 0; k < kTile; k += 4) {
       Floats row[4];
       for (int64_t j = 0; j < 4; ++j) {
         row[j] = *reinterpret_cast<const Floats*>(from + 4 * ((i + j) * columns + k));
@@ -88,30 +89,30 @@ bool turn_block(const std::byte* from, int64_t columns, float* to, int64_t rows)
       }
       Floats low = __builtin_shuffle(row[0], row[1], Bits{0, 4, 1, 5}), high = __builtin_shuffle(row[0], row[1], Bits{2, 6, 3, 7});
       Floats low2 = __builtin_shuffle(row[2], row[3], Bits{0, 4, 1, 5}), high2 = __builtin_shuffle(row[2], row[3], Bits{2, 6, 3, 7});
-      *reinterpret_cast<Floats*>(&block[k][i]) = __builtin_shuffle(low, low2, Bits{0, 1, 4, 5});
-      *reinterpret_cast<Floats*>(&block[k + 1][i]) = __builtin_shuffle(low, low2, Bits{2, 3, 6, 7});
-      *reinterpret_cast<Floats*>(&block[k + 2][i]) = __builtin_shuffle(high, high2, Bits{0, 1, 4, 5});
-      *reinterpret_cast<Floats*>(&block[k + 3][i]) = __builtin_shuffle(high, high2, Bits{2, 3, 6, 7});
+      *reinterpret_cast<Floats*>(&tile[k][i]) = __builtin_shuffle(low, low2, Bits{0, 1, 4, 5});
+      *reinterpret_cast<Floats*>(&tile[k + 1][i]) = __builtin_shuffle(low, low2, Bits{2, 3, 6, 7});
+      *reinterpret_cast<Floats*>(&tile[k + 2][i]) = __builtin_shuffle(high, high2, Bits{0, 1, 4, 5});
+      *reinterpret_cast<Floats*>(&tile[k + 3][i]) = __builtin_shuffle(high, high2, Bits{2, 3, 6, 7});
     }
-  for (int64_t k = 0; k < kBlock; ++k) std::memcpy(to + k * rows, block[k], sizeof block[k]);
+  for (int64_t k = 0; k < kTile; ++k) std::memcpy(to + k * rows, tile[k], sizeof tile[k]);
   return is_none(bad);
 }
 
-// [rows, columns] to [columns, rows].
-bool turn_floats(const std::byte* from, int64_t rows, int64_t columns, float* to) {
-  constexpr int64_t kEnough = 16;  // blocks that are worth a thread
-  int64_t across = (columns + kBlock - 1) / kBlock, down = (rows + kBlock - 1) / kBlock;
+// Transposes [rows, columns] to [columns, rows]. Returns whether all elements are finite.
+bool transpose_floats(const std::byte* from, int64_t rows, int64_t columns, float* to) {
+  constexpr int64_t kMinTilesPerThread = 16;
+  int64_t tiles_across = (columns + kTile - 1) / kTile, tiles_down = (rows + kTile - 1) / kTile;
   std::atomic<bool> is_finite = true;
-  bridge::parallel_for(0, down * across, kEnough, [&](int64_t begin, int64_t end) {
+  bridge::parallel_for(0, tiles_down * tiles_across, kMinTilesPerThread, [&](int64_t begin, int64_t end) {
     bool are_finite = true;
-    for (int64_t block = begin; block < end; ++block) {
-      int64_t row = block / across * kBlock, column = block % across * kBlock;
-      if (row + kBlock <= rows && column + kBlock <= columns) {
-        are_finite &= turn_block(from + 4 * (row * columns + column), columns, to + column * rows + row, rows);
+    for (int64_t tile = begin; tile < end; ++tile) {
+      int64_t row = tile / tiles_across * kTile, column = tile % tiles_across * kTile;
+      if (row + kTile <= rows && column + kTile <= columns) {
+        are_finite &= transpose_tile(from + 4 * (row * columns + column), columns, to + column * rows + row, rows);
         continue;
       }
-      for (int64_t i = row; i < std::min(row + kBlock, rows); ++i)
-        for (int64_t k = column; k < std::min(column + kBlock, columns); ++k)
+      for (int64_t i = row; i < std::min(row + kTile, rows); ++i)
+        for (int64_t k = column; k < std::min(column + kTile, columns); ++k)
           are_finite &= copy_floats(from + 4 * (i * columns + k), 1, to + k * rows + i);
     }
     if (!are_finite) is_finite = false;
@@ -121,10 +122,10 @@ bool turn_floats(const std::byte* from, int64_t rows, int64_t columns, float* to
 
 }  // namespace
 
-Files::Files(const formats::Directory& directory) : file_(open(directory)), room_(room_for(*file_)) {
+Files::Files(const formats::Directory& directory) : file_(open(directory)), arena_(arena_for(*file_)) {
   for (std::string_view name : names())
     if (name.find("_orig_mod.") != std::string_view::npos)
-      refuse("the name \"" + std::string(name) + "\" comes from a compiled wrapper; take the segments _orig_mod. out of all names");
+      refuse("the name \"" + std::string(name) + "\" comes from torch.compile. Remove the segments _orig_mod. from all names.");
 }
 
 std::vector<std::string_view> Files::names() const {
@@ -164,7 +165,7 @@ at::Tensor Files::take_any_shape(const std::string& name) {
   at::Tensor out;
   if (const std::byte* floats = floats_of(name)) {
     std::vector<int64_t> shape = *sizes(name);
-    out = room_.empty(shape, c10::contiguous_strides(shape));
+    out = arena_.empty(shape, c10::contiguous_strides(shape));
     is_finite = copy_floats(floats, out.numel(), out.mutable_data_ptr<float>());
   } else {
     out = converted(name);
@@ -176,7 +177,7 @@ at::Tensor Files::take_any_shape(const std::string& name) {
 
 void Files::check_sizes(const std::string& name, at::IntArrayRef wanted) const {
   if (auto known = sizes(name); known && *known != wanted.vec())
-    refuse("tensor \"" + name + "\" has shape " + c10::str(at::IntArrayRef(*known)) + " where the configuration asks for " +
+    refuse("tensor \"" + name + "\" has shape " + c10::str(at::IntArrayRef(*known)) + " where the configuration requires " +
            c10::str(wanted));
 }
 
@@ -185,19 +186,19 @@ at::Tensor Files::take(const std::string& name, at::IntArrayRef wanted) {
   return take_any_shape(name);
 }
 
-at::Tensor Files::take_by_columns(const std::string& name, int64_t rows, int64_t columns) {
+at::Tensor Files::take_column_major(const std::string& name, int64_t rows, int64_t columns) {
   check_sizes(name, {rows, columns});
   const std::byte* floats = floats_of(name);
-  if (!floats) return by_columns(take_any_shape(name));
+  if (!floats) return to_column_major(take_any_shape(name));
   taken_.insert(name);
-  at::Tensor out = room_.empty({rows, columns}, {1, rows});
-  if (!turn_floats(floats, rows, columns, out.mutable_data_ptr<float>())) refuse("tensor \"" + name + "\" holds NaN or infinity");
+  at::Tensor out = arena_.empty({rows, columns}, {1, rows});
+  if (!transpose_floats(floats, rows, columns, out.mutable_data_ptr<float>())) refuse("tensor \"" + name + "\" holds NaN or infinity");
   return out;
 }
 
 void Files::refuse_rest() const {
   for (std::string_view name : names())
-    if (!taken_.contains(name)) refuse("tensor \"" + std::string(name) + "\" belongs to no layer that the configuration asks for");
+    if (!taken_.contains(name)) refuse("tensor \"" + std::string(name) + "\" does not belong to a layer that the configuration chooses");
 }
 
 }  // namespace tenon::adapters

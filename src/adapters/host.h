@@ -1,4 +1,4 @@
-// What a bank sits on: the layers that adapters can have, and how these meet the bank.
+// The model or module tree that a bank acts on: its layers, and how they are connected to the bank.
 #pragma once
 
 #include <tenon/models.h>
@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "adapters/part.h"
+#include "adapters/layer_adapter.h"
 
 namespace torch::nn {
 class Module;
@@ -18,12 +18,13 @@ class Host {
  public:
   virtual ~Host() = default;
   virtual std::vector<Layer> layers() const = 0;
-  // From now on layers go through the bank of that number. `trained` has a tensor a layer; `standard` are the rows of calls without any.
-  virtual void attach(int64_t bank, const at::Tensor& standard, const std::vector<at::Tensor>& trained) = 0;
+  // Connects the layers to the bank with this id. `trained` has one tensor per layer; `default_rows` are the rows of calls that are given
+  // none.
+  virtual void attach(int64_t bank, const at::Tensor& default_rows, const std::vector<at::Tensor>& trained) = 0;
   virtual void detach() = 0;
-  // All parameters of the model or tree stop requiring gradients.
+  // Sets requires_grad to false for all parameters of the model or tree.
   virtual void freeze() = 0;
-  // Throws if layers no longer go through the bank.
+  // Throws UserError if layers are no longer connected to the bank.
   virtual void need_attached() const {}
 };
 

@@ -11,14 +11,14 @@ namespace tenon::adapters {
 
 namespace {
 
-#pragma GCC diagnostic ignored "-Wpsabi"  // of functions that are always inlined
+#pragma GCC diagnostic ignored "-Wpsabi"  // The warning is irrelevant for functions that are always inlined.
 #define TENON_WIDE TENON_CLONES("avx512f", "fma", "default")
 #define TENON_INLINE [[gnu::always_inline]] inline
 
-constexpr int64_t kBlock = 128;  // inputs that are summed on their own, so that errors do not grow with their number
-constexpr int64_t kAhead = 512;  // floats that are asked for before they are needed, where everything is read once
+constexpr int64_t kInputsPerPartialSum = 128;  // Inputs are summed in groups of this size to bound rounding errors.
+constexpr int64_t kPrefetchDistance = 512;     // Prefetch distance in floats where each element is read once.
 
-// One by one, since g++ drops the size of a vector that depends on a template's argument.
+// One specialization per width, because g++ ignores a vector_size that depends on a template argument.
 template <int kLanes>
 struct Lanes;
 #define TENON_LANES(count)                                                  \
@@ -42,25 +42,26 @@ TENON_INLINE typename Lanes<kLanes>::Type load(const float* from) {
 }
 
 template <int kLanes>
-TENON_INLINE void store(float* to, typename Lanes<kLanes>::Type what) {
-  *reinterpret_cast<typename Lanes<kLanes>::Type*>(to) = what;
+TENON_INLINE void store(float* to, typename Lanes<kLanes>::Type operands) {
+  *reinterpret_cast<typename Lanes<kLanes>::Type*>(to) = operands;
 }
 
 template <int kLanes>
-TENON_INLINE void add_to(float* to, typename Lanes<kLanes>::Type what) {
-  *reinterpret_cast<typename Lanes<kLanes>::Type*>(to) += what;
+TENON_INLINE void add_to(float* to, typename Lanes<kLanes>::Type operands) {
+  *reinterpret_cast<typename Lanes<kLanes>::Type*>(to) += operands;
 }
 
-// Ranks [0, kLanes) of a, whose rows are `rank` long: sums[t][0..] += x[t] a.
+// Computes ranks [0, kLanes) of sums[t] += x[t] a for kCount tokens. The rows of `a` have `rank` elements.
 template <int kLanes, int kCount>
 TENON_INLINE void reduce(const float* x, int64_t inputs, const float* a, int64_t rank, float* sums) {
   using V = typename Lanes<kLanes>::Type;
-  for (int64_t block = 0; block < inputs; block += kBlock) {
+  for (int64_t block = 0; block < inputs; block += kInputsPerPartialSum) {
     V even[kCount] = {}, odd[kCount] = {};
-    int64_t k = block, end = std::min(inputs, block + kBlock);
+    int64_t k = block, end = std::min(inputs, block + kInputsPerPartialSum);
     for (; k + 2 <= end; k += 2) {
       V first = load<kLanes>(a + k * rank), second = load<kLanes>(a + (k + 1) * rank);
-      if constexpr (kCount == 1) __builtin_prefetch(a + k * rank + kAhead), __builtin_prefetch(a + (k + 1) * rank + kAhead);
+      if constexpr (kCount == 1)
+        __builtin_prefetch(a + k * rank + kPrefetchDistance), __builtin_prefetch(a + (k + 1) * rank + kPrefetchDistance);
 #pragma GCC unroll 8
       for (int t = 0; t < kCount; ++t) {
         even[t] += first * x[t * inputs + k];
@@ -77,9 +78,10 @@ TENON_INLINE void reduce(const float* x, int64_t inputs, const float* a, int64_t
   }
 }
 
-// Outputs [0, kVectors * kLanes): y[t] += outer * sum over ranks of sums[t] b.
+// Computes outputs [0, kVectors * kLanes) of y[t] += outer * (sums[t] b) for kCount tokens.
 template <int kLanes, int kVectors, int kCount, bool kOuter>
-TENON_INLINE void spread(const float* sums, int64_t rank, const float* b, int64_t b_stride, const float* outer, float* y, int64_t outputs) {
+TENON_INLINE void accumulate(const float* sums, int64_t rank, const float* b, int64_t b_stride, const float* outer, float* y,
+                             int64_t outputs) {
   using V = typename Lanes<kLanes>::Type;
   V out[kVectors][kCount] = {};
   for (int64_t r = 0; r < rank; ++r)
@@ -93,34 +95,35 @@ TENON_INLINE void spread(const float* sums, int64_t rank, const float* b, int64_
   for (int v = 0; v < kVectors; ++v)
 #pragma GCC unroll 8
     for (int t = 0; t < kCount; ++t) {
-      // Two statements, not one with a choice in it: the choice would be rounded otherwise for some of the tokens.
+      // Two statements instead of one conditional expression, which would round differently for some of the tokens.
       if constexpr (kOuter) add_to<kLanes>(y + t * outputs + v * kLanes, out[v][t] * load<kLanes>(outer + v * kLanes));
       else add_to<kLanes>(y + t * outputs + v * kLanes, out[v][t]);
     }
 }
 
-struct Numbers {
+struct Operands {
   const float *a, *b, *middle, *outer;
-  const float* next;  // what is read behind them
+  const float* next;  // The address that is read next, for prefetching.
   int64_t rank, b_stride;
   float scale;
 };
 
 template <int kCount, bool kOuter>
-TENON_INLINE void spread_all(const Numbers& n, const float* sums, float* y, int64_t outputs) {
+TENON_INLINE void accumulate_tokens(const Operands& n, const float* sums, float* y, int64_t outputs) {
   constexpr int kVectors = 2;
   int64_t o = 0;
   for (; o + 16 * kVectors <= outputs; o += 16 * kVectors)
-    spread<16, kVectors, kCount, kOuter>(sums, n.rank, n.b + o, n.b_stride, kOuter ? n.outer + o : nullptr, y + o, outputs);
+    accumulate<16, kVectors, kCount, kOuter>(sums, n.rank, n.b + o, n.b_stride, kOuter ? n.outer + o : nullptr, y + o, outputs);
   for (; o + 16 <= outputs; o += 16)
-    spread<16, 1, kCount, kOuter>(sums, n.rank, n.b + o, n.b_stride, kOuter ? n.outer + o : nullptr, y + o, outputs);
-  for (; o < outputs; ++o) spread<1, 1, kCount, kOuter>(sums, n.rank, n.b + o, n.b_stride, kOuter ? n.outer + o : nullptr, y + o, outputs);
+    accumulate<16, 1, kCount, kOuter>(sums, n.rank, n.b + o, n.b_stride, kOuter ? n.outer + o : nullptr, y + o, outputs);
+  for (; o < outputs; ++o)
+    accumulate<1, 1, kCount, kOuter>(sums, n.rank, n.b + o, n.b_stride, kOuter ? n.outer + o : nullptr, y + o, outputs);
 }
 
-// Ranks [0, kRanks), whose rows of b follow each other in memory: all[o] = all[o] + sum over them of sums b, in the order of `spread`.
-// As many numbers at `next` are asked for.
+// Computes all[o] += sums b for ranks [0, kRanks), whose rows of b are consecutive in memory, in the same order as `accumulate`. Prefetches
+// as many elements at `next`.
 template <int kRanks>
-TENON_INLINE void spread_rows(const float* sums, const float* b, int64_t b_stride, const float* next, float* all, int64_t outputs) {
+TENON_INLINE void accumulate_ranks(const float* sums, const float* b, int64_t b_stride, const float* next, float* all, int64_t outputs) {
   int64_t o = 0;
   for (; o + 16 <= outputs; o += 16) {
     auto out = load<16>(all + o);
@@ -135,14 +138,14 @@ TENON_INLINE void spread_rows(const float* sums, const float* b, int64_t b_strid
     for (int r = 0; r < kRanks; ++r) all[o] += b[r * b_stride + o] * sums[r];
 }
 
-// The same for one token: b is read once, in order. `all` has room for the outputs.
+// The same as accumulate_tokens for one token: b is read once, in memory order. `all` is a scratch buffer for the outputs.
 template <bool kOuter>
-TENON_INLINE void spread_one(const Numbers& n, const float* sums, float* y, int64_t outputs, float* all) {
+TENON_INLINE void accumulate_token(const Operands& n, const float* sums, float* y, int64_t outputs, float* all) {
   std::fill(all, all + outputs, 0.f);
   int64_t r = 0;
   auto row = [&](int64_t i) { return i < n.rank ? n.b + i * n.b_stride : n.next; };
-  for (; r + 4 <= n.rank; r += 4) spread_rows<4>(sums + r, row(r), n.b_stride, row(r + 4), all, outputs);
-  for (; r < n.rank; ++r) spread_rows<1>(sums + r, row(r), n.b_stride, row(r + 1), all, outputs);
+  for (; r + 4 <= n.rank; r += 4) accumulate_ranks<4>(sums + r, row(r), n.b_stride, row(r + 4), all, outputs);
+  for (; r < n.rank; ++r) accumulate_ranks<1>(sums + r, row(r), n.b_stride, row(r + 1), all, outputs);
   int64_t o = 0;
   for (; o + 16 <= outputs; o += 16) {
     if constexpr (kOuter) add_to<16>(y + o, load<16>(all + o) * load<16>(n.outer + o));
@@ -155,9 +158,9 @@ TENON_INLINE void spread_one(const Numbers& n, const float* sums, float* y, int6
 }
 
 template <int kCount>
-TENON_INLINE void add_tokens(const Numbers& n, const float* x, int64_t inputs, float* y, int64_t outputs, float* sums) {
+TENON_INLINE void add_tokens(const Operands& n, const float* x, int64_t inputs, float* y, int64_t outputs, float* sums) {
   if constexpr (kCount == 1)
-    for (int64_t i = 0; i < kAhead; i += 16) __builtin_prefetch(n.b + i);
+    for (int64_t i = 0; i < kPrefetchDistance; i += 16) __builtin_prefetch(n.b + i);
   std::fill(sums, sums + kCount * n.rank, 0.f);
   int64_t r = 0;
   for (; r + 16 <= n.rank; r += 16) reduce<16, kCount>(x, inputs, n.a + r, n.rank, sums + r);
@@ -168,18 +171,18 @@ TENON_INLINE void add_tokens(const Numbers& n, const float* x, int64_t inputs, f
   for (int t = 0; t < kCount; ++t)
     for (int64_t i = 0; i < n.rank; ++i) sums[t * n.rank + i] *= n.middle ? n.middle[i] * n.scale : n.scale;
   if constexpr (kCount == 1) {
-    if (n.outer) spread_one<true>(n, sums, y, outputs, sums + n.rank);
-    else spread_one<false>(n, sums, y, outputs, sums + n.rank);
+    if (n.outer) accumulate_token<true>(n, sums, y, outputs, sums + n.rank);
+    else accumulate_token<false>(n, sums, y, outputs, sums + n.rank);
   } else {
-    if (n.outer) spread_all<kCount, true>(n, sums, y, outputs);
-    else spread_all<kCount, false>(n, sums, y, outputs);
+    if (n.outer) accumulate_tokens<kCount, true>(n, sums, y, outputs);
+    else accumulate_tokens<kCount, false>(n, sums, y, outputs);
   }
 }
 
-TENON_WIDE void add_block(const Numbers& n, const float* x, int64_t inputs, float* y, int64_t outputs, float* sums) {
-  add_tokens<kLowRankTokens>(n, x, inputs, y, outputs, sums);
+TENON_WIDE void add_block(const Operands& n, const float* x, int64_t inputs, float* y, int64_t outputs, float* sums) {
+  add_tokens<kTokensPerBlock>(n, x, inputs, y, outputs, sums);
 }
-TENON_WIDE void add_one(const Numbers& n, const float* x, int64_t inputs, float* y, int64_t outputs, float* sums) {
+TENON_WIDE void add_one(const Operands& n, const float* x, int64_t inputs, float* y, int64_t outputs, float* sums) {
   add_tokens<1>(n, x, inputs, y, outputs, sums);
 }
 TENON_WIDE void widen(const c10::BFloat16* from, float* to, int64_t count) {
@@ -192,32 +195,32 @@ TENON_WIDE void narrow(const float* from, c10::BFloat16* to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] = from[i];
 }
 
-void add(const Numbers& n, const float* x, int64_t inputs, float* y, int64_t outputs, int64_t tokens, float* sums) {
+void add(const Operands& n, const float* x, int64_t inputs, float* y, int64_t outputs, int64_t tokens, float* sums) {
   int64_t t = 0;
-  for (; t + kLowRankTokens <= tokens; t += kLowRankTokens) add_block(n, x + t * inputs, inputs, y + t * outputs, outputs, sums);
+  for (; t + kTokensPerBlock <= tokens; t += kTokensPerBlock) add_block(n, x + t * inputs, inputs, y + t * outputs, outputs, sums);
   for (; t < tokens; ++t) add_one(n, x + t * inputs, inputs, y + t * outputs, outputs, sums);
 }
 
 }  // namespace
 
-at::Tensor by_columns(const at::Tensor& matrix) { return matrix.stride(0) == 1 ? matrix : matrix.t().contiguous().t(); }
+at::Tensor to_column_major(const at::Tensor& matrix) { return matrix.stride(0) == 1 ? matrix : matrix.t().contiguous().t(); }
 
-LowRank LowRank::laid_out() const { return {by_columns(a), by_columns(b), middle, outer, scale}; }
+LowRank LowRank::in_column_major() const { return {to_column_major(a), to_column_major(b), middle, outer, scale}; }
 
 bool has_low_rank(at::ScalarType type) { return type == at::kFloat || type == at::kBFloat16; }
 
-void add_low_rank(const LowRank& what, const LowRankRows& rows, LowRankRoom& room, const LowRank& next) {
-  auto [type, inputs, outputs, tokens, x, y] = rows;
+void add_low_rank(const LowRank& operands, const LowRankBatch& batch, LowRankScratch& scratch, const LowRank& next) {
+  auto [type, inputs, outputs, tokens, x, y] = batch;
   auto data = [](const at::Tensor& t) { return t.defined() ? t.const_data_ptr<float>() : nullptr; };
-  Numbers n{data(what.a), data(what.b),   data(what.middle), data(what.outer),
-            data(next.a), what.a.size(0), what.b.stride(1),  static_cast<float>(what.scale)};
+  Operands n{data(operands.a), data(operands.b),   data(operands.middle), data(operands.outer),
+             data(next.a),     operands.a.size(0), operands.b.stride(1),  static_cast<float>(operands.scale)};
   auto at_least = [](std::vector<float>& v, int64_t count) {
     if (v.size() < static_cast<size_t>(count)) v.resize(static_cast<size_t>(count));
     return v.data();
   };
-  float* sums = at_least(room.sums, kLowRankTokens * n.rank + outputs);
+  float* sums = at_least(scratch.sums, kTokensPerBlock * n.rank + outputs);
   if (type == at::kFloat) return add(n, static_cast<const float*>(x), inputs, static_cast<float*>(y), outputs, tokens, sums);
-  float *wide_x = at_least(room.x, tokens * inputs), *wide_y = at_least(room.y, tokens * outputs);
+  float *wide_x = at_least(scratch.x, tokens * inputs), *wide_y = at_least(scratch.y, tokens * outputs);
   widen(static_cast<const c10::BFloat16*>(x), wide_x, tokens * inputs);
   widen(static_cast<const c10::BFloat16*>(y), wide_y, tokens * outputs);
   add(n, wide_x, inputs, wide_y, outputs, tokens, sums);

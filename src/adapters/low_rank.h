@@ -1,5 +1,5 @@
-// y + outer * (B (middle * (A x))), added in place: the loop behind LoRA and what is like it. What one token gets does not depend on
-// the others that are computed beside it.
+// The kernel of LoRA and similar methods: y += outer * (B (middle * (A x))). The result for a token does not depend on the other tokens
+// that are computed with it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,29 +15,29 @@ struct LowRank {
   at::Tensor outer;   // f32 [outputs], or undefined
   double scale = 1;
 
-  LowRank laid_out() const;  // with the columns of a and of b together
+  LowRank in_column_major() const;  // Returns the same product with a and b in column-major layout.
 };
 
-// The same numbers, with its columns together.
-at::Tensor by_columns(const at::Tensor& matrix);
+// Returns the matrix in column-major layout, as a copy if necessary.
+at::Tensor to_column_major(const at::Tensor& matrix);
 
-inline constexpr int64_t kLowRankTokens = 8;  // that are computed at a time
+inline constexpr int64_t kTokensPerBlock = 8;  // Number of tokens that one pass over the factors computes.
 
-// Tokens that follow each other: [tokens, inputs] and [tokens, outputs], both contiguous, f32 or bf16.
-struct LowRankRows {
+// Consecutive tokens: x [tokens, inputs] and y [tokens, outputs], both contiguous, f32 or bf16.
+struct LowRankBatch {
   at::ScalarType type;
   int64_t inputs, outputs, tokens;
   const void* x;
   void* y;
 };
 
-// Memory that is used again.
-struct LowRankRoom {
+// Scratch buffers that are reused between calls of add_low_rank.
+struct LowRankScratch {
   std::vector<float> sums, x, y;
 };
 
 bool has_low_rank(at::ScalarType type);
-// `what` is laid out. `next` comes after it: its memory is asked for.
-void add_low_rank(const LowRank& what, const LowRankRows& rows, LowRankRoom& room, const LowRank& next);
+// `operands` are in column-major layout. The factor a of `next`, which is computed next, is prefetched.
+void add_low_rank(const LowRank& operands, const LowRankBatch& batch, LowRankScratch& scratch, const LowRank& next);
 
 }  // namespace tenon::adapters

@@ -1,4 +1,4 @@
-// What a method of PEFT's has to offer: its configuration, and the parts that an adapter of it has on layers.
+// The interface of a PEFT method: it reads its configuration and makes the layer adapters of an adapter.
 #pragma once
 
 #include <tenon/adapters.h>
@@ -8,43 +8,43 @@
 #include <vector>
 
 #include "adapters/files.h"
-#include "adapters/part.h"
+#include "adapters/layer_adapter.h"
 #include "formats/config.h"
 
 namespace tenon::adapters {
 
-// An adapter as it comes from its directory: parts by the index of the layer.
-struct Loaded {
-  std::map<size_t, std::vector<PartPointer>> parts;
-  std::vector<std::pair<std::string, at::Tensor>> shared;  // tensors of the file that belong to no layer alone, by their whole names
-  std::map<std::string, std::string> repeated;             // Names of tensors that the file holds a second time, and of the first ones.
+// An adapter as loaded from its directory, with its layer adapters by the index of the layer.
+struct LoadedAdapter {
+  std::map<size_t, std::vector<LayerAdapterPointer>> layer_adapters;
+  std::vector<std::pair<std::string, at::Tensor>> shared;  // Tensors of the file that do not belong to a single layer, by their full names.
+  std::map<std::string, std::string> repeated;             // Maps each tensor that the file holds twice to the name of its first copy.
 };
 
-// The layers that a configuration chooses, of all that there are.
-struct Chosen {
+// All layers of the model, and the indices of those that a configuration chooses.
+struct ChosenLayers {
   const std::vector<Layer>& layers;
   const std::vector<size_t>& indices;
-  Unmatched unmatched = Unmatched::refuse;  // What is done about patterns that match none of them.
+  Unmatched unmatched = Unmatched::refuse;  // Determines how patterns that match none of the layers are reported.
 
-  // With the part that `make` has for each layer.
+  // Loads an adapter with the layer adapter that `make` returns for each chosen layer.
   template <class Make>
-  Loaded load(Make make) const {
-    Loaded out;
-    for (size_t i : indices) out.parts[i] = {make(layers[i])};
+  LoadedAdapter load(Make make) const {
+    LoadedAdapter out;
+    for (size_t i : indices) out.layer_adapters[i] = {make(layers[i])};
     return out;
   }
-  std::vector<std::string> paths() const;  // for patterns, which must match one of them
+  std::vector<std::string> paths() const;  // The paths of the chosen layers.
 };
 
-// Reads all fields that change what is computed.
-using LoadMethod = Loaded (*)(const formats::Config& config, Files& files, const Chosen& chosen);
+// Loads an adapter. Must read all fields that change what is computed.
+using LoadMethod = LoadedAdapter (*)(const formats::Config& config, Files& files, const ChosenLayers& chosen);
 
-// The method has no meaning on such a layer.
+// Throws UserError because the method does not support this kind of layer.
 [[noreturn]] void refuse_layer(const Layer& layer, const std::string& method);
-// For methods that know nothing else.
+// Refuses all layers but linear layers and convolutions.
 void need_linear_or_conv(const Layer& layer, const std::string& method);
 
-// By `peft_type`; refuses others by name.
+// Finds a method by `peft_type`; throws UserError if it is not supported.
 LoadMethod find_method(const std::string& peft_type);
 
 }  // namespace tenon::adapters

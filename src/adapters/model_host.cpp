@@ -1,4 +1,4 @@
-// Our own models: their layers ask for the bank themselves (models/seam.h).
+// The host for Tenon's own models, whose layers call the bank themselves (models/seam.h).
 #include <tenon/family.h>
 
 #include "adapters/host.h"
@@ -17,9 +17,9 @@ class ModelHost : public Host {
   }
 
   std::vector<Layer> layers() const override { return layers_; }
-  void attach(int64_t bank, const at::Tensor& standard, const std::vector<at::Tensor>& trained) override {
+  void attach(int64_t bank, const at::Tensor& default_rows, const std::vector<at::Tensor>& trained) override {
     for (size_t i = 0; i < modules_.size(); ++i) modules_[i]->set_seam({bank, static_cast<int64_t>(i), trained[i]});
-    model_->set_bank(bank, standard, trained);
+    model_->set_bank(bank, default_rows, trained);
   }
   void detach() override {
     for (Module* module : modules_) module->set_seam({});
@@ -34,16 +34,16 @@ class ModelHost : public Host {
   void find(Module& module, const std::string& path) {
     std::optional<Layer> layer;
     if (auto* linear = dynamic_cast<Linear*>(&module)) {
-      bool is_turned = linear->stored() == Linear::Stored::input_first;
-      layer = {path, is_turned ? Kind::turned_linear : Kind::linear, {linear->weight, linear->bias}};
+      bool is_transposed = linear->stored() == Linear::Stored::input_first;
+      layer = {path, is_transposed ? LayerKind::conv1d : LayerKind::linear, {linear->weight, linear->bias}};
     } else if (auto* embedding = dynamic_cast<Embedding*>(&module)) {
-      layer = {path, Kind::embedding, {embedding->weight, {}}};
+      layer = {path, LayerKind::embedding, {embedding->weight, {}}};
     } else if (auto* conv = dynamic_cast<Conv2d*>(&module)) {
-      layer = {path, Kind::conv2d, {conv->weight, conv->bias}, conv->stride(), conv->padding()};
+      layer = {path, LayerKind::conv2d, {conv->weight, conv->bias}, conv->stride(), conv->padding()};
     } else if (auto* norm = dynamic_cast<LayerNorm*>(&module)) {
-      layer = {path, Kind::layer_norm, {norm->weight, norm->bias}, 1, 0, norm->epsilon()};
+      layer = {path, LayerKind::layer_norm, {norm->weight, norm->bias}, 1, 0, norm->epsilon()};
     } else if (auto* rms = dynamic_cast<RmsNorm*>(&module)) {
-      layer = {path, Kind::rms_norm, {rms->weight, {}}, 1, 0, rms->epsilon()};
+      layer = {path, LayerKind::rms_norm, {rms->weight, {}}, 1, 0, rms->epsilon()};
     }
     if (layer) layers_.push_back(*layer), modules_.push_back(&module);
     for (const auto& [name, child] : module.children()) find(*child, path.empty() ? name : path + "." + name);

@@ -1,5 +1,4 @@
-// The ops of libtorch's dispatcher through which layers meet adapters. Which adapters act is data of `pin`, so that graphs do not
-// know of them.
+// The dispatcher ops through which layers apply adapters. The tensor `pin` determines which adapters act, so graphs do not depend on them.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros_like.h>
@@ -7,7 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
-#include "adapters/acting.h"
+#include "adapters/active_adapters.h"
 #include "base/error.h"
 
 namespace tenon::adapters {
@@ -19,27 +18,28 @@ using at::Tensor;
 Tensor bank_pin(const Tensor& rows, int64_t bank) { return Core::find(bank)->pin(rows); }
 Tensor bank_pin_shape(const Tensor& rows, int64_t) { return at::empty({rows.numel() + 1}, rows.options()); }
 
-// `lends`: where nothing turns, x itself may be returned.
-Tensor bank_turn(const Tensor& x, const Tensor& pin, int64_t bank, int64_t layer, bool lends) {
-  Acting acting(pin, bank, layer, x.size(0));
-  if (acting.turns()) return acting.turn(x);
-  return lends && x.is_contiguous() ? x : x.clone(at::MemoryFormat::Contiguous);
+// If `may_alias`, x itself is returned where no input transform acts.
+Tensor bank_transform_input(const Tensor& x, const Tensor& pin, int64_t bank, int64_t layer, bool may_alias) {
+  ActiveAdapters active(pin, bank, layer, x.size(0));
+  if (active.has_input_transform()) return active.transform_input(x);
+  return may_alias && x.is_contiguous() ? x : x.clone(at::MemoryFormat::Contiguous);
 }
-Tensor bank_turn_shape(const Tensor& x, const Tensor&, int64_t, int64_t, bool) { return at::empty(x.sizes(), x.options()); }
+Tensor bank_transform_input_shape(const Tensor& x, const Tensor&, int64_t, int64_t, bool) { return at::empty(x.sizes(), x.options()); }
 
-void bank_finish_(Tensor& y, const Tensor& x, const Tensor& pin, int64_t bank, int64_t layer) {
-  Acting acting(pin, bank, layer, y.size(0));
-  if (acting.acts()) acting.finish(y, x);
+void bank_apply_(Tensor& y, const Tensor& x, const Tensor& pin, int64_t bank, int64_t layer) {
+  ActiveAdapters active(pin, bank, layer, y.size(0));
+  if (active.is_active()) active.apply_to_output(y, x);
 }
-void bank_finish_shape(Tensor&, const Tensor&, const Tensor&, int64_t, int64_t) {}
+void bank_apply_shape(Tensor&, const Tensor&, const Tensor&, int64_t, int64_t) {}
 
-// A whole layer while gradients are recorded. `trained` holds the parameters of this layer that train.
+// Computes a whole layer while gradients are recorded. `trained` holds the layer's trained parameters.
 Tensor train_layer(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, const Tensor& pin, const Tensor&, int64_t bank,
                    int64_t layer) {
-  Acting acting(pin, bank, layer, x.size(0));
-  Tensor given = x.contiguous(), y = acting.layer().over(weight, bias).run(acting.turns() ? acting.turn(given) : given);
+  ActiveAdapters active(pin, bank, layer, x.size(0));
+  Tensor given = x.contiguous(),
+         y = active.layer().over(weight, bias).run(active.has_input_transform() ? active.transform_input(given) : given);
   if (!y.is_contiguous()) y = y.contiguous();
-  if (acting.acts()) acting.finish(y, given);
+  if (active.is_active()) active.apply_to_output(y, given);
   return y;
 }
 Tensor train_layer_shape(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, const Tensor&, const Tensor&,
@@ -48,38 +48,40 @@ Tensor train_layer_shape(const Tensor& x, const Tensor& weight, const std::optio
   return at::empty(y.sizes(), y.options());
 }
 
-// Of what trains, and of x, weight and bias, if they are asked for.
+// Returns the gradients of x, of the trained parameters, of the weight and of the bias. `output_mask` says which of x, weight and bias get
+// one.
 std::tuple<Tensor, Tensor, Tensor, Tensor> train_layer_backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
                                                                 const std::optional<Tensor>& bias, const Tensor& pin, const Tensor& trained,
-                                                                int64_t bank, int64_t layer, std::array<bool, 3> asks) {
-  auto [asks_x, asks_weight, asks_bias] = asks;
-  Acting acting(pin, bank, layer, x.size(0));
-  Layer base = acting.layer().over(weight, bias);
-  bool needs_y = !acting.adds();
-  Tensor turned = acting.turns() && (asks_weight || needs_y) ? acting.turn(x) : x;
-  Acting::Gradients behind{grad, {}, {}};
-  if (acting.acts()) behind = acting.finish_backward(grad, needs_y ? base.run(turned) : Tensor(), x, trained, asks_x);
-  Layer::Gradients found = base.backward(behind.y, turned, {asks_x || acting.turns(), asks_weight, asks_bias});
-  if (acting.turns()) {
-    Acting::Gradients before = acting.turn_backward(found.x, x, trained);
-    found.x = before.x, behind.trained.add_(before.trained);
+                                                                int64_t bank, int64_t layer, std::array<bool, 3> output_mask) {
+  auto [needs_x, needs_weight, needs_bias] = output_mask;
+  ActiveAdapters active(pin, bank, layer, x.size(0));
+  Layer base = active.layer().over(weight, bias);
+  bool needs_y = !active.is_additive();
+  Tensor transformed = active.has_input_transform() && (needs_weight || needs_y) ? active.transform_input(x) : x;
+  ActiveAdapters::AdapterGradients after{grad, {}, {}};
+  if (active.is_active()) after = active.apply_to_output_backward(grad, needs_y ? base.run(transformed) : Tensor(), x, trained, needs_x);
+  Layer::LayerGradients found = base.backward(after.y, transformed, {needs_x || active.has_input_transform(), needs_weight, needs_bias});
+  if (active.has_input_transform()) {
+    ActiveAdapters::AdapterGradients before = active.transform_input_backward(found.x, x, trained);
+    found.x = before.x, after.trained.add_(before.trained);
   }
-  if (behind.x.defined()) found.x.add_(behind.x);
-  auto given = [&](const Tensor& t, bool asked) { return asked ? t.contiguous() : at::empty({0}, x.options()); };
-  return {given(found.x, asks_x), behind.trained.defined() ? behind.trained : at::zeros_like(trained), given(found.weight, asks_weight),
-          given(found.bias, asks_bias)};
+  if (after.x.defined()) found.x.add_(after.x);
+  auto given = [&](const Tensor& t, bool is_wanted) { return is_wanted ? t.contiguous() : at::empty({0}, x.options()); };
+  return {given(found.x, needs_x), after.trained.defined() ? after.trained : at::zeros_like(trained), given(found.weight, needs_weight),
+          given(found.bias, needs_bias)};
 }
 std::tuple<Tensor, Tensor, Tensor, Tensor> train_layer_backward_shape(const Tensor&, const Tensor& x, const Tensor& weight,
                                                                       const std::optional<Tensor>& bias, const Tensor&,
-                                                                      const Tensor& trained, int64_t, int64_t, std::array<bool, 3> asks) {
-  auto like = [&](const Tensor& t, bool asked) { return asked ? at::empty(t.sizes(), t.options()) : at::empty({0}, x.options()); };
-  return {like(x, asks[0]), at::empty_like(trained), like(weight, asks[1]), like(bias.value_or(Tensor()), asks[2])};
+                                                                      const Tensor& trained, int64_t, int64_t,
+                                                                      std::array<bool, 3> output_mask) {
+  auto like = [&](const Tensor& t, bool is_wanted) { return is_wanted ? at::empty(t.sizes(), t.options()) : at::empty({0}, x.options()); };
+  return {like(x, output_mask[0]), at::empty_like(trained), like(weight, output_mask[1]), like(bias.value_or(Tensor()), output_mask[2])};
 }
 
-// What adapters make of a layer's result, for layers whose inputs no method turns.
+// Applies adapters to the result of a layer that has no input transforms.
 Tensor train_finish(const Tensor& y, const Tensor& x, const Tensor& pin, const Tensor&, int64_t bank, int64_t layer) {
   Tensor out = y.clone(at::MemoryFormat::Contiguous);
-  bank_finish_(out, x, pin, bank, layer);
+  bank_apply_(out, x, pin, bank, layer);
   return out;
 }
 Tensor train_finish_shape(const Tensor& y, const Tensor&, const Tensor&, const Tensor&, int64_t, int64_t) {
@@ -88,7 +90,8 @@ Tensor train_finish_shape(const Tensor& y, const Tensor&, const Tensor&, const T
 
 std::tuple<Tensor, Tensor, Tensor> train_finish_backward(const Tensor& grad, const Tensor& y, const Tensor& x, const Tensor& pin,
                                                          const Tensor& trained, int64_t bank, int64_t layer) {
-  auto found = Acting(pin, bank, layer, y.size(0)).finish_backward(grad, y, x, trained, c10::isFloatingType(x.scalar_type()));
+  auto found =
+      ActiveAdapters(pin, bank, layer, y.size(0)).apply_to_output_backward(grad, y, x, trained, c10::isFloatingType(x.scalar_type()));
   auto own = [&](const Tensor& t) { return t.is_alias_of(grad) ? t.clone(at::MemoryFormat::Contiguous) : t.contiguous(); };
   return {own(found.y), found.x.defined() ? own(found.x) : at::zeros_like(x, at::MemoryFormat::Contiguous), found.trained};
 }
@@ -97,7 +100,7 @@ std::tuple<Tensor, Tensor, Tensor> train_finish_backward_shape(const Tensor&, co
   return {at::empty(y.sizes(), y.options()), at::empty(x.sizes(), x.options()), at::empty_like(trained)};
 }
 
-// The op that a kernel is of; found once.
+// Returns the handle of the op that the kernel implements. The lookup runs once per kernel.
 template <auto kKernel>
 const auto& op(const char* name) {
   static const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<std::remove_pointer_t<decltype(kKernel)>>();
@@ -108,20 +111,21 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 void check_once() {
-  if (at::GradMode::is_enabled()) throw UserError(ErrorCode::adapter, "adapters have no second derivative (create_graph)");
+  if (at::GradMode::is_enabled())
+    throw UserError(ErrorCode::adapter, "adapters do not support second derivatives. Call backward() or grad() without create_graph.");
 }
 
 void check_base(const Tensor& pin, int64_t bank, int64_t layer, int64_t batch) {
   auto core = Core::find(bank);
   const Layer& base = core->layer(static_cast<size_t>(layer));
   if (!base.trains()) return;
-  Acting acting(pin, bank, layer, batch);
-  const Part* part = acting.find_base_user();
-  if (!part) return;
-  auto asks = [](const Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); };
-  std::string name = asks(base.base.weight) || asks(base.own.weight) ? "weight" : "bias";
-  throw UserError(ErrorCode::adapter, base.path + "." + name + " requires grad, and " + part->method() + " needs a frozen base " + name +
-                                          ". Call requires_grad_(false) on the base, or bank.freeze_base().");
+  ActiveAdapters active(pin, bank, layer, batch);
+  const LayerAdapter* layer_adapter = active.find_base_user();
+  if (!layer_adapter) return;
+  auto requires_grad = [](const Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); };
+  std::string name = requires_grad(base.base.weight) || requires_grad(base.own.weight) ? "weight" : "bias";
+  throw UserError(ErrorCode::adapter, base.path + "." + name + " requires grad, and " + layer_adapter->method() + " needs a frozen base " +
+                                          name + ". Call requires_grad_(false) on the base, or bank.freeze_base().");
 }
 
 struct TrainLayer : torch::autograd::Function<TrainLayer> {
@@ -131,22 +135,27 @@ struct TrainLayer : torch::autograd::Function<TrainLayer> {
     at::AutoDispatchBelowADInplaceOrView below;
     context->save_for_backward({x, weight, bias.value_or(Tensor()), pin, trained});
     context->saved_data["bank"] = bank, context->saved_data["layer"] = layer;
-    context->saved_data["asks_x"] = x.requires_grad();
-    context->saved_data["asks_weight"] = weight.requires_grad();
-    context->saved_data["asks_bias"] = bias && bias->requires_grad();
+    context->saved_data["needs_x"] = x.requires_grad();
+    context->saved_data["needs_weight"] = weight.requires_grad();
+    context->saved_data["needs_bias"] = bias && bias->requires_grad();
     return op<&train_layer>("tenon::train_layer").call(x, weight, bias, pin, trained, bank, layer);
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
     check_once();
     auto saved = context->get_saved_variables();
     auto& data = context->saved_data;
-    bool asks_x = data["asks_x"].toBool(), asks_weight = data["asks_weight"].toBool(), asks_bias = data["asks_bias"].toBool();
+    bool needs_x = data["needs_x"].toBool(), needs_weight = data["needs_weight"].toBool(), needs_bias = data["needs_bias"].toBool();
     std::optional<Tensor> bias = saved[2].defined() ? std::optional(saved[2]) : std::nullopt;
     auto [x, trained, of_weight, of_bias] = op<&train_layer_backward>("tenon::train_layer_backward")
                                                 .call(grads[0], saved[0], saved[1], bias, saved[3], saved[4], data["bank"].toInt(),
-                                                      data["layer"].toInt(), {asks_x, asks_weight, asks_bias});
-    return {
-        asks_x ? x : Tensor(), asks_weight ? of_weight : Tensor(), asks_bias ? of_bias : Tensor(), Tensor(), trained, Tensor(), Tensor()};
+                                                      data["layer"].toInt(), {needs_x, needs_weight, needs_bias});
+    return {needs_x ? x : Tensor(),
+            needs_weight ? of_weight : Tensor(),
+            needs_bias ? of_bias : Tensor(),
+            Tensor(),
+            trained,
+            Tensor(),
+            Tensor()};
   }
 };
 
@@ -179,21 +188,21 @@ Tensor train_finish_autograd(const Tensor& y, const Tensor& x, const Tensor& pin
 
 TORCH_LIBRARY_FRAGMENT(tenon, library) {
   library.def("bank_pin(Tensor rows, int bank) -> Tensor");
-  library.def("bank_turn(Tensor x, Tensor pin, int bank, int layer, bool lends) -> Tensor");
-  library.def("bank_finish_(Tensor(a!) y, Tensor x, Tensor pin, int bank, int layer) -> ()");
+  library.def("bank_transform_input(Tensor x, Tensor pin, int bank, int layer, bool may_alias) -> Tensor");
+  library.def("bank_apply_(Tensor(a!) y, Tensor x, Tensor pin, int bank, int layer) -> ()");
   library.def("train_layer(Tensor x, Tensor weight, Tensor? bias, Tensor pin, Tensor trained, int bank, int layer) -> Tensor");
   library.def("train_finish(Tensor y, Tensor x, Tensor pin, Tensor trained, int bank, int layer) -> Tensor");
   library.def(
       "train_layer_backward(Tensor grad, Tensor x, Tensor weight, Tensor? bias, Tensor pin, Tensor trained, int bank, int layer, "
-      "bool[3] asks) -> (Tensor, Tensor, Tensor, Tensor)");
+      "bool[3] output_mask) -> (Tensor, Tensor, Tensor, Tensor)");
   library.def(
       "train_finish_backward(Tensor grad, Tensor y, Tensor x, Tensor pin, Tensor trained, int bank, int layer) -> (Tensor, Tensor, "
       "Tensor)");
 }
 TORCH_LIBRARY_IMPL(tenon, CPU, library) {
   library.impl("bank_pin", bank_pin);
-  library.impl("bank_turn", bank_turn);
-  library.impl("bank_finish_", bank_finish_);
+  library.impl("bank_transform_input", bank_transform_input);
+  library.impl("bank_apply_", bank_apply_);
   library.impl("train_layer", train_layer);
   library.impl("train_finish", train_finish);
   library.impl("train_layer_backward", train_layer_backward);
@@ -201,8 +210,8 @@ TORCH_LIBRARY_IMPL(tenon, CPU, library) {
 }
 TORCH_LIBRARY_IMPL(tenon, Meta, library) {
   library.impl("bank_pin", bank_pin_shape);
-  library.impl("bank_turn", bank_turn_shape);
-  library.impl("bank_finish_", bank_finish_shape);
+  library.impl("bank_transform_input", bank_transform_input_shape);
+  library.impl("bank_apply_", bank_apply_shape);
   library.impl("train_layer", train_layer_shape);
   library.impl("train_finish", train_finish_shape);
   library.impl("train_layer_backward", train_layer_backward_shape);
@@ -217,7 +226,7 @@ TORCH_LIBRARY_IMPL(tenon, Autograd, library) {
 
 std::shared_ptr<Core> make_core(std::vector<Layer> layers) {
   auto core = std::make_shared<Core>(std::move(layers));
-  core->number_ = Core::enter(core);
+  core->id_ = Core::register_core(core);
   return core;
 }
 

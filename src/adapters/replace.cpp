@@ -8,13 +8,13 @@ namespace tenon::adapters {
 
 namespace {
 
-class Replacement : public PartOf<Replacement> {
+class Replacement : public Cloneable<Replacement> {
  public:
   Replacement(Base base, std::string weight_name, std::string bias_name)
       : base_(std::move(base)), weight_name_(std::move(weight_name)), bias_name_(std::move(bias_name)) {}
 
-  std::vector<Slot> slots() override {
-    std::vector<Slot> out;
+  std::vector<TensorField> tensor_fields() override {
+    std::vector<TensorField> out;
     if (base_.weight.defined() && !weight_name_.empty()) out.push_back({weight_name_, &base_.weight});
     if (base_.bias.defined()) out.push_back({bias_name_, &base_.bias});
     return out;
@@ -25,9 +25,9 @@ class Replacement : public PartOf<Replacement> {
     return weight_name_.starts_with("ln_tuning") ? "LN tuning" : "a copy of the layer (modules_to_save)";
   }
   bool has_scale() const override { return false; }
-  std::optional<Base> replaced() const override { return base_; }
-  bool adds() const override { return !base_.weight.defined(); }
-  at::Tensor finish(const at::Tensor& y, const at::Tensor&, const at::Tensor&, const Layer&, double) const override { return y; }
+  std::optional<Base> replacement() const override { return base_; }
+  bool is_additive() const override { return !base_.weight.defined(); }
+  at::Tensor apply_to_output(const at::Tensor& y, const at::Tensor&, const at::Tensor&, const Layer&, double) const override { return y; }
   Base merged(const Layer& layer, double) const override {
     auto as = [](const at::Tensor& ours, const at::Tensor& theirs) { return ours.defined() ? ours.to(theirs.scalar_type()) : theirs; };
     return {as(base_.weight, layer.base.weight), as(base_.bias, layer.base.bias)};
@@ -38,14 +38,14 @@ class Replacement : public PartOf<Replacement> {
   std::string weight_name_, bias_name_;
 };
 
-class Tokens : public PartOf<Tokens> {
+class Tokens : public Cloneable<Tokens> {
  public:
   Tokens(at::Tensor ids, at::Tensor rows, std::string name) : ids_(std::move(ids)), rows_(std::move(rows)), name_(std::move(name)) {}
 
-  std::vector<Slot> slots() override { return {{name_, &rows_}}; }
+  std::vector<TensorField> tensor_fields() override { return {{name_, &rows_}}; }
   bool acts_alone() const override { return true; }
   bool has_scale() const override { return false; }
-  at::Tensor finish(const at::Tensor& y, const at::Tensor& x, const at::Tensor&, const Layer& layer, double) const override {
+  at::Tensor apply_to_output(const at::Tensor& y, const at::Tensor& x, const at::Tensor&, const Layer& layer, double) const override {
     if (layer.is_linear()) {
       at::Tensor bias = layer.base.bias;
       if (bias.defined()) bias = bias.index_select(0, ids_).to(rows_.scalar_type());
@@ -66,11 +66,11 @@ class Tokens : public PartOf<Tokens> {
 
 }  // namespace
 
-PartPointer make_replacement(Base base, std::string weight_name, std::string bias_name) {
+LayerAdapterPointer make_replacement(Base base, std::string weight_name, std::string bias_name) {
   return std::make_shared<Replacement>(std::move(base), std::move(weight_name), std::move(bias_name));
 }
 
-PartPointer make_tokens(at::Tensor ids, at::Tensor rows, std::string name) {
+LayerAdapterPointer make_tokens(at::Tensor ids, at::Tensor rows, std::string name) {
   return std::make_shared<Tokens>(std::move(ids), std::move(rows), std::move(name));
 }
 

@@ -35,8 +35,8 @@ void report_unmatched(Unmatched what_to_do, const std::string& text) {
   TORCH_WARN(whole);
 }
 
-Names Names::read(const formats::Config& config, const std::string& field) {
-  Names out;
+ModuleNames ModuleNames::read(const formats::Config& config, const std::string& field) {
+  ModuleNames out;
   if (!config.has(field)) return out;
   const nlohmann::json& value = config.any(field);
   if (value.is_string()) {
@@ -48,14 +48,14 @@ Names Names::read(const formats::Config& config, const std::string& field) {
   return out;
 }
 
-bool Names::match(const std::string& path) const {
+bool ModuleNames::match(const std::string& path) const {
   if (pattern_) return pattern_->fullmatch(path);
   return std::any_of(names_.begin(), names_.end(), [&](const std::string& name) { return ends_at_dot(path, name); });
 }
 
-bool Names::has(const std::string& path) const { return std::find(names_.begin(), names_.end(), path) != names_.end(); }
+bool ModuleNames::has(const std::string& path) const { return std::find(names_.begin(), names_.end(), path) != names_.end(); }
 
-std::vector<std::string> Names::without_match(const std::vector<std::string>& paths) const {
+std::vector<std::string> ModuleNames::without_match(const std::vector<std::string>& paths) const {
   std::vector<std::string> out;
   for (const std::string& name : names_)
     if (std::none_of(paths.begin(), paths.end(), [&](const std::string& path) { return ends_at_dot(path, name); })) out.push_back(name);
@@ -63,16 +63,16 @@ std::vector<std::string> Names::without_match(const std::vector<std::string>& pa
 }
 
 Targets::Targets(const formats::Config& config)
-    : targets_(Names::read(config, "target_modules")), excluded_(Names::read(config, "exclude_modules")) {
+    : targets_(ModuleNames::read(config, "target_modules")), excluded_(ModuleNames::read(config, "exclude_modules")) {
   for (const std::string& name : texts_or_none(config, "modules_to_save"))
     saved_.push_back(regex_of("(^|.*\\.)" + name + "($|\\..*)", "modules_to_save"));
   has_layers_ =
       config.has("layers_to_transform") && !(config.any("layers_to_transform").is_array() && config.any("layers_to_transform").empty());
   if (has_layers_) {
     const nlohmann::json& value = config.any("layers_to_transform");
-    constexpr int64_t kMost = 1 << 20;
-    if (value.is_array()) chosen_layers_ = config.integers("layers_to_transform", 0, kMost);
-    else chosen_layers_ = {config.integer("layers_to_transform", 0, kMost)};
+    constexpr int64_t kMaxLayerIndex = 1 << 20;
+    if (value.is_array()) chosen_layers_ = config.integers("layers_to_transform", 0, kMaxLayerIndex);
+    else chosen_layers_ = {config.integer("layers_to_transform", 0, kMaxLayerIndex)};
   }
   std::vector<std::string> names;
   if (config.has("layers_pattern")) {
@@ -85,12 +85,12 @@ Targets::Targets(const formats::Config& config)
   for (const std::string& name : names) layers_.push_back(regex_of("(?:^|.*?\\.)" + name + "\\.(?P<idx>\\d+)\\.", "layers_pattern"));
 }
 
-// Inside one of modules_to_save, or such a module itself.
+// Whether the path is one of modules_to_save or is inside of one.
 bool Targets::is_in_saved(const std::string& path) const {
   return std::any_of(saved_.begin(), saved_.end(), [&](const regex::PythonRegex& name) { return name.match(path); });
 }
 
-// The layer's number is the first number behind a name, or the one behind one of layers_pattern.
+// The index of a layer is the first number that follows a name, or that follows a name of layers_pattern.
 bool Targets::is_layer_chosen(const std::string& path) const {
   for (const regex::PythonRegex& pattern : layers_) {
     auto number = pattern.match_group(path, "idx");
@@ -116,7 +116,7 @@ std::vector<std::string> Targets::choose(const std::vector<Path>& paths, Unmatch
     if (chosen) out.push_back(path.name);
   }
   for (const std::string& name : targets_.without_match(all))
-    report_unmatched(unmatched, "target_modules names \"" + name + "\", which no layer of the model is called");
+    report_unmatched(unmatched, "target_modules names \"" + name + "\", which matches no layer of the model");
   if (out.empty() && saved_.empty())
     throw UserError(ErrorCode::adapter,
                     "adapter_config.json: target_modules chooses no layer of the model. Load it on the model it was "
@@ -127,24 +127,24 @@ std::vector<std::string> Targets::choose(const std::vector<Path>& paths, Unmatch
 Patterns::Patterns(const formats::Config& config, const std::string& field) : field_(field) {
   if (!config.has(field)) return;
   const nlohmann::json& value = config.any(field);
-  if (!value.is_object()) config.fail(field, "is not an object of numbers");
+  if (!value.is_object()) config.fail(field, "is not an object that maps patterns to numbers");
   for (const std::string& key : config.keys(field)) {
     const nlohmann::json& number = value.at(key);
-    if (!number.is_number()) config.fail(field, "holds something else than numbers");
-    rows_.push_back({key, regex_of("(.*\\.)?(" + key + ")$", field), number.get<double>()});
+    if (!number.is_number()) config.fail(field, "holds a value that is not a number");
+    values_.push_back({key, regex_of("(.*\\.)?(" + key + ")$", field), number.get<double>()});
   }
 }
 
 double Patterns::of(const std::string& path, double otherwise) const {
-  for (const Row& row : rows_)
-    if (row.pattern.match(path)) return row.value;
+  for (const PatternValue& entry : values_)
+    if (entry.pattern.match(path)) return entry.value;
   return otherwise;
 }
 
 void Patterns::check_matches(const std::vector<std::string>& paths, Unmatched unmatched) const {
-  for (const Row& row : rows_)
-    if (std::none_of(paths.begin(), paths.end(), [&](const std::string& path) { return row.pattern.match(path); }))
-      report_unmatched(unmatched, field_ + " names \"" + row.text + "\", which matches no target");
+  for (const PatternValue& entry : values_)
+    if (std::none_of(paths.begin(), paths.end(), [&](const std::string& path) { return entry.pattern.match(path); }))
+      report_unmatched(unmatched, field_ + " names \"" + entry.text + "\", which matches no target");
 }
 
 }  // namespace tenon::adapters

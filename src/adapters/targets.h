@@ -1,5 +1,5 @@
-// Which layers an adapter sits on, by PEFT's rules for names. Paths are those of the base model, without a prefix. Regular expressions have
-// the meaning that Python gives them, and are matched by the function of `re` that PEFT calls.
+// Chooses the layers that an adapter applies to, by PEFT's rules for names. Paths are those of the base model, without a prefix. Regular
+// expressions have Python's syntax and are matched by the same function of `re` that PEFT calls.
 #pragma once
 
 #include <tenon/adapters.h>
@@ -13,23 +13,23 @@
 
 namespace tenon::adapters {
 
-// Refuses a name or a pattern that matches no layer, or warns of it.
+// Throws UserError, or warns, because a name or pattern matches no layer.
 void report_unmatched(Unmatched what_to_do, const std::string& text);
 
-// A field that holds one regular expression for the whole path, or names that end a path at a dot.
-class Names {
+// A field that holds either one regular expression for the full path, or a list of names that a path must equal or end with after a dot.
+class ModuleNames {
  public:
-  Names() = default;
-  static Names read(const formats::Config& config, const std::string& field);
+  ModuleNames() = default;
+  static ModuleNames read(const formats::Config& config, const std::string& field);
 
   bool empty() const { return !pattern_ && names_.empty(); }
   bool is_pattern() const { return pattern_.has_value(); }
   bool is_all_linear() const { return all_linear_; }
   const std::vector<std::string>& names() const { return names_; }
   bool match(const std::string& path) const;
-  // Whether the path is one of the names, all of it.
+  // Whether the full path is one of the names.
   bool has(const std::string& path) const;
-  // Names that match none of the paths.
+  // Returns the names that match none of the paths.
   std::vector<std::string> without_match(const std::vector<std::string>& paths) const;
 
  private:
@@ -40,13 +40,13 @@ class Names {
 
 class Targets {
  public:
-  // target_modules, exclude_modules, layers_to_transform, layers_pattern and modules_to_save of a configuration.
+  // Reads target_modules, exclude_modules, layers_to_transform, layers_pattern and modules_to_save.
   explicit Targets(const formats::Config& config);
 
-  // The chosen ones, in the order given. Names that match nothing are reported; a choice of nothing is refused.
+  // Returns the chosen paths in the given order. Reports names that match nothing; throws UserError if no path is chosen.
   struct Path {
     std::string name;
-    bool is_linear = false, is_head = false;  // for "all-linear"
+    bool is_linear = false, is_head = false;  // Used by "all-linear".
   };
   std::vector<std::string> choose(const std::vector<Path>& paths, Unmatched unmatched) const;
 
@@ -55,14 +55,15 @@ class Targets {
   bool is_in_saved(const std::string& path) const;
   bool is_layer_chosen(const std::string& path) const;
 
-  Names targets_, excluded_;
-  std::vector<regex::PythonRegex> saved_;   // modules_to_save
-  std::vector<regex::PythonRegex> layers_;  // Each has a group "idx", the number of the layer; the first that matches counts.
+  ModuleNames targets_, excluded_;
+  std::vector<regex::PythonRegex> saved_;   // The patterns of modules_to_save.
+  std::vector<regex::PythonRegex> layers_;  // Each has a group "idx", the index of the layer; the first match counts.
   std::vector<int64_t> chosen_layers_;
   bool has_layers_ = false;
 };
 
-// rank_pattern and alpha_pattern: the first key, in the order of the file, that matches the end of a path at a dot, or all of it.
+// The fields rank_pattern and alpha_pattern. The first key, in file order, that matches a path, or its end after a dot, determines the
+// value.
 class Patterns {
  public:
   Patterns() = default;
@@ -72,12 +73,12 @@ class Patterns {
   void check_matches(const std::vector<std::string>& paths, Unmatched unmatched) const;
 
  private:
-  struct Row {
+  struct PatternValue {
     std::string text;
     regex::PythonRegex pattern;
     double value;
   };
-  std::vector<Row> rows_;
+  std::vector<PatternValue> values_;
   std::string field_;
 };
 

@@ -19,32 +19,32 @@ namespace tenon::adapters {
 
 namespace {
 
-// A tensor over a piece of another's memory; autograd knows nothing of it.
-at::Tensor piece_of(const at::Tensor& whole, int64_t first, at::IntArrayRef sizes) {
+// Returns a tensor that aliases a range of another without being a view for autograd.
+at::Tensor slice_of(const at::Tensor& tensor, int64_t first, at::IntArrayRef sizes) {
   at::NoGradGuard no_grad;
-  at::Tensor out = at::empty({0}, whole.options());
+  at::Tensor out = at::empty({0}, tensor.options());
   std::vector<int64_t> strides(sizes.size(), 1);
   for (size_t i = sizes.size(); i-- > 1;) strides[i - 1] = strides[i] * sizes[i];
-  return out.set_(whole.storage(), first, sizes, strides);
+  return out.set_(tensor.storage(), first, sizes, strides);
 }
 
-// Backward of the flat tensor as a function of its parts.
+// The backward of the flat tensor as a function of its parameters.
 class SplitGradient : public torch::autograd::Node {
  public:
-  explicit SplitGradient(const std::vector<at::Tensor>& parts) {
-    for (const at::Tensor& part : parts) {
-      add_next_edge(torch::autograd::impl::gradient_edge(part));
-      sizes_.push_back(part.sizes().vec());
+  explicit SplitGradient(const std::vector<at::Tensor>& parameters) {
+    for (const at::Tensor& parameter : parameters) {
+      add_next_edge(torch::autograd::impl::gradient_edge(parameter));
+      sizes_.push_back(parameter.sizes().vec());
     }
   }
   torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override {
     at::NoGradGuard no_grad;
     torch::autograd::variable_list out(sizes_.size());
     if (!grads[0].defined()) return out;
-    at::Tensor whole = grads[0].contiguous();
-    int64_t first = whole.storage_offset();
+    at::Tensor tensor = grads[0].contiguous();
+    int64_t first = tensor.storage_offset();
     for (size_t i = 0; i < sizes_.size(); ++i) {
-      out[i] = piece_of(whole, first, sizes_[i]);  // Not a view: optimizers detach gradients in place.
+      out[i] = slice_of(tensor, first, sizes_[i]);  // An alias instead of a view, because optimizers detach gradients in place.
       first += out[i].numel();
     }
     return out;
@@ -54,58 +54,58 @@ class SplitGradient : public torch::autograd::Node {
   std::vector<std::vector<int64_t>> sizes_;
 };
 
-// Copies of all tensors; what is one tensor in two parts stays one.
-void settle(Adapter& adapter) {
+// Copies all tensors of the adapter. A tensor that two layer adapters share stays shared.
+void copy_tensors(Adapter& adapter) {
   std::vector<std::pair<at::Tensor, at::Tensor>> known;
-  for (auto& parts : adapter.parts)
-    for (PartPointer& part : parts) {
-      auto old = part->tensors();
+  for (auto& layer_adapters : adapter.layer_adapters)
+    for (LayerAdapterPointer& layer_adapter : layer_adapters) {
+      auto old = layer_adapter->tensors();
       if (old.empty()) continue;
       auto twin = std::find_if(known.begin(), known.end(), [&](const auto& pair) {
         return old[0].first.empty() && pair.first.const_data_ptr() == old[0].second.const_data_ptr();
       });
       if (twin != known.end()) {
-        part = part->with({twin->second});
+        layer_adapter = layer_adapter->with({twin->second});
         continue;
       }
-      part = part->settled();
-      auto now = part->tensors();
+      layer_adapter = layer_adapter->prepacked_copy();
+      auto now = layer_adapter->tensors();
       for (size_t i = 0; i < old.size(); ++i) known.emplace_back(old[i].second, now[i].second);
     }
 }
 
-// No method drops anything yet.
+// No method implements dropout.
 void refuse_dropout(const Adapter& adapter) {
   const auto config = nlohmann::json::parse(adapter.config);
   for (const auto& [field, value] : config.items())
     if (field.ends_with("dropout") && value.is_number() && value != 0)
-      throw UserError(ErrorCode::adapter, "the adapter \"" + adapter.name + "\" asks for " + field + " " + value.dump() +
-                                              ", which training does not support; make it 0 in adapter_config.json");
+      throw UserError(ErrorCode::adapter, "the adapter \"" + adapter.name + "\" has " + field + " " + value.dump() +
+                                              ", which training does not support. Set it to 0 in adapter_config.json.");
 }
 
-constexpr int64_t kLeast = 2;  // sizes 0 and 1 would be programs of their own
+constexpr int64_t kMinFlatSize = 2;  // Sizes 0 and 1 would be recorded as separate graphs.
 
 }  // namespace
 
-Flat::Flat() : whole_(at::zeros({kLeast}, at::kFloat)) {}
+FlatParameters::FlatParameters() : tensor_(at::zeros({kMinFlatSize}, at::kFloat)) {}
 
-void Flat::lay_out(const std::vector<at::Tensor>& parts) {
+void FlatParameters::set_parameters(const std::vector<at::Tensor>& parameters) {
   at::NoGradGuard no_grad;
   int64_t count = 0;
-  for (const at::Tensor& part : parts) count += part.numel();
-  int64_t room = std::max(whole_.numel(), static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count))));
-  at::Tensor memory = at::zeros({room}, at::kFloat);
-  parts_.clear();
+  for (const at::Tensor& parameter : parameters) count += parameter.numel();
+  int64_t capacity = std::max(tensor_.numel(), static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count))));
+  at::Tensor memory = at::zeros({capacity}, at::kFloat);
+  leaves_.clear();
   int64_t first = 0;
-  for (const at::Tensor& part : parts) {
-    parts_.push_back(piece_of(memory, first, part.sizes()));
-    parts_.back().copy_(part);
-    parts_.back().requires_grad_();
-    first += part.numel();
+  for (const at::Tensor& parameter : parameters) {
+    leaves_.push_back(slice_of(memory, first, parameter.sizes()));
+    leaves_.back().copy_(parameter);
+    leaves_.back().requires_grad_();
+    first += parameter.numel();
   }
-  whole_.set_data(memory);
-  torch::autograd::impl::bump_version(whole_);  // a backward of before is refused
-  torch::autograd::set_history(whole_, c10::make_intrusive<SplitGradient>(parts_));
+  tensor_.set_data(memory);
+  torch::autograd::impl::bump_version(tensor_);  // The backward of an older graph fails instead of reading the new parameters.
+  torch::autograd::set_history(tensor_, c10::make_intrusive<SplitGradient>(leaves_));
 }
 
 void TrainedParameters::set(std::vector<Parameter> parameters) {
@@ -118,7 +118,7 @@ void TrainedParameters::gather() {
   for (auto& [name, leaf, home] : parameters_) {
     if (leaf.const_data_ptr() == home.const_data_ptr()) continue;
     if (leaf.scalar_type() != home.scalar_type() || leaf.sizes() != home.sizes())
-      throw UserError(ErrorCode::adapter, "the parameter " + name + " of an adapter that trains was given data of another type or shape. " +
+      throw UserError(ErrorCode::adapter, "the parameter " + name + " of an adapter in training was given data of another type or shape. " +
                                               "Give it f32 data of shape " + c10::str(home.sizes()) + ".");
     at::NoGradGuard no_grad;
     home.copy_(leaf);
@@ -134,9 +134,9 @@ Training::Training(const std::vector<Layer>& layers) {
   }
 }
 
-std::vector<at::Tensor> Training::wholes() const {
+std::vector<at::Tensor> Training::flat_tensors() const {
   std::vector<at::Tensor> out;
-  for (size_t flat : flat_of_) out.push_back(flats_[flat].whole());
+  for (size_t flat : flat_of_) out.push_back(flats_[flat].tensor());
   return out;
 }
 
@@ -150,20 +150,21 @@ std::vector<AdapterPointer> Training::train(const std::vector<AdapterPointer>& w
                                             const std::vector<Layer>& layers) {
   for (const AdapterPointer& adapter : wanted) {
     refuse_dropout(*adapter);
-    for (const auto& parts : adapter->parts)
-      for (const PartPointer& part : parts)
-        for (const auto& [name, tensor] : part->tensors())
+    for (const auto& layer_adapters : adapter->layer_adapters)
+      for (const LayerAdapterPointer& layer_adapter : layer_adapters)
+        for (const auto& [name, tensor] : layer_adapter->tensors())
           if (tensor.scalar_type() != at::kFloat)
-            throw UserError(ErrorCode::adapter, "the adapter \"" + adapter->name + "\" is not f32, which alone trains");
+            throw UserError(ErrorCode::adapter,
+                            "the adapter \"" + adapter->name + "\" is not f32, and only f32 adapters can be trained. Save it in F32.");
   }
   parameters_->gather();
-  // Those that trained keep what they learnt, in memory of their own.
+  // Adapters that are no longer trained keep their values in memory of their own.
   std::vector<std::shared_ptr<Adapter>> out;
   for (const AdapterPointer& adapter : before) {
-    auto settled = std::make_shared<Adapter>(*adapter);
-    settled->trained.clear();
-    settle(*settled);
-    out.push_back(std::move(settled));
+    auto copied = std::make_shared<Adapter>(*adapter);
+    copied->trained.clear();
+    copy_tensors(*copied);
+    out.push_back(std::move(copied));
   }
   leaves_.clear();
   std::vector<std::shared_ptr<Adapter>> training;
@@ -174,51 +175,51 @@ std::vector<AdapterPointer> Training::train(const std::vector<AdapterPointer>& w
     training.back()->trained.assign(layers.size(), {});
     leaves_[adapter->name];
   }
-  struct Place {
+  struct FlatSlice {
     at::Tensor tensor;
     int64_t first;
   };
-  std::vector<std::vector<Place>> places(flats_.size());
+  std::vector<std::vector<FlatSlice>> slices_of_flat(flats_.size());
   std::vector<int64_t> ends(flats_.size(), 0);
   for (size_t i = 0; i < layers.size(); ++i)
     for (const auto& adapter : training)
-      for (const PartPointer& part : adapter->parts[i]) {
-        auto tensors = part->tensors();
+      for (const LayerAdapterPointer& layer_adapter : adapter->layer_adapters[i]) {
+        auto tensors = layer_adapter->tensors();
         size_t flat = flat_of_[i];
         adapter->trained[i].push_back(ends[flat]);
         if (tensors.empty()) continue;
-        auto twin = std::find_if(places[flat].begin(), places[flat].end(),
-                                 [&](const Place& place) { return place.tensor.is_same(tensors[0].second); });
-        if (tensors[0].first.empty() && twin != places[flat].end()) {
+        auto twin = std::find_if(slices_of_flat[flat].begin(), slices_of_flat[flat].end(),
+                                 [&](const FlatSlice& known) { return known.tensor.is_same(tensors[0].second); });
+        if (tensors[0].first.empty() && twin != slices_of_flat[flat].end()) {
           adapter->trained[i].back() = twin->first;
           continue;
         }
         for (const auto& [name, tensor] : tensors) {
-          places[flat].push_back({tensor, ends[flat]});
+          slices_of_flat[flat].push_back({tensor, ends[flat]});
           ends[flat] += tensor.numel();
         }
       }
   for (size_t flat = 0; flat < flats_.size(); ++flat) {
     std::vector<at::Tensor> tensors;
-    for (const Place& place : places[flat]) tensors.push_back(place.tensor);
-    flats_[flat].lay_out(tensors);
+    for (const FlatSlice& slice : slices_of_flat[flat]) tensors.push_back(slice.tensor);
+    flats_[flat].set_parameters(tensors);
   }
   std::vector<TrainedParameters::Parameter> parameters;
   for (size_t i = 0; i < layers.size(); ++i)
     for (const auto& adapter : training)
-      for (size_t k = 0; k < adapter->parts[i].size(); ++k) {
-        PartPointer& part = adapter->parts[i][k];
-        const auto& known = places[flat_of_[i]];
-        auto place = std::find_if(known.begin(), known.end(), [&](const Place& p) { return p.first == adapter->trained[i][k]; });
-        std::vector<at::Tensor> pieces;
-        for (const auto& [name, tensor] : part->tensors()) {
-          const at::Tensor& leaf = flats_[flat_of_[i]].parts()[static_cast<size_t>(place++ - known.begin())];
-          pieces.push_back(leaf.detach());
+      for (size_t k = 0; k < adapter->layer_adapters[i].size(); ++k) {
+        LayerAdapterPointer& layer_adapter = adapter->layer_adapters[i][k];
+        const auto& known = slices_of_flat[flat_of_[i]];
+        auto slice = std::find_if(known.begin(), known.end(), [&](const FlatSlice& p) { return p.first == adapter->trained[i][k]; });
+        std::vector<at::Tensor> slices;
+        for (const auto& [name, tensor] : layer_adapter->tensors()) {
+          const at::Tensor& leaf = flats_[flat_of_[i]].leaves()[static_cast<size_t>(slice++ - known.begin())];
+          slices.push_back(leaf.detach());
           if (name.empty()) continue;
           leaves_[adapter->name].emplace_back(layers[i].path + "." + name, leaf);
-          parameters.push_back({layers[i].path + "." + name, leaf, pieces.back()});
+          parameters.push_back({layers[i].path + "." + name, leaf, slices.back()});
         }
-        part = part->with(pieces);
+        layer_adapter = layer_adapter->with(slices);
       }
   parameters_->set(std::move(parameters));
   return {out.begin(), out.end()};

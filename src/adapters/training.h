@@ -1,4 +1,4 @@
-// The parameters that train, layer by layer in one tensor each, and gradients for them one by one.
+// The trained parameters of a bank: one flat tensor per layer for the ops, one leaf per parameter for the optimizer.
 #pragma once
 
 #include <map>
@@ -11,13 +11,13 @@
 
 namespace tenon::adapters {
 
-// Parameters of adapters that train, and the memory in which the adapters read them. A program may give a parameter other memory
-// (set_data, vector_to_parameters); `gather` copies that back. May be called from any thread.
+// The trained parameters and the memory that adapters read them from. A program may give a parameter other memory (set_data,
+// vector_to_parameters); `gather` copies its contents back. Thread-safe.
 class TrainedParameters {
  public:
   struct Parameter {
     std::string name;
-    at::Tensor leaf;  // The tensor that the optimizer has.
+    at::Tensor leaf;  // The tensor that the optimizer updates.
     at::Tensor home;  // The memory that the adapter reads.
   };
   void set(std::vector<Parameter> parameters);
@@ -29,42 +29,43 @@ class TrainedParameters {
   std::vector<Parameter> parameters_;
 };
 
-// Tensors of one element type, one after another in one tensor. Ops see the whole; an optimizer sees the parts, which share its memory. In
-// autograd's graphs the whole is a function of the parts, whose backward splits the gradient.
-class Flat {
+// Parameters of one element type, stored consecutively in one flat tensor. Ops receive the flat tensor; an optimizer receives leaves that
+// alias it. For autograd the flat tensor is a function of the leaves, whose backward splits the gradient.
+class FlatParameters {
  public:
-  Flat();
-  // For the dispatcher: the same object for good, whatever it holds.
-  const at::Tensor& whole() const { return whole_; }
-  // Lays out new parts; memory grows and does not shrink, so that graphs that know its size go on to fit.
-  void lay_out(const std::vector<at::Tensor>& parts);
-  const std::vector<at::Tensor>& parts() const { return parts_; }
+  FlatParameters();
+  // The flat tensor, which is the same object for the life of the bank.
+  const at::Tensor& tensor() const { return tensor_; }
+  // Replaces the parameters. The capacity never shrinks, so that graphs recorded with its size stay valid.
+  void set_parameters(const std::vector<at::Tensor>& parameters);
+  const std::vector<at::Tensor>& leaves() const { return leaves_; }
 
  private:
-  at::Tensor whole_;
-  std::vector<at::Tensor> parts_;
+  at::Tensor tensor_;
+  std::vector<at::Tensor> leaves_;
 };
 
-// Adapters of a table, some of which train.
+// The adapters of a bank that are trained.
 class Training {
  public:
-  // Layers with one weight train in one tensor.
+  // Layers that share a weight share a flat tensor.
   explicit Training(const std::vector<Layer>& layers);
 
-  std::vector<at::Tensor> wholes() const;  // by layer
+  std::vector<at::Tensor> flat_tensors() const;  // One per layer.
   bool has(const std::string& name) const { return leaves_.contains(name); }
   const std::shared_ptr<TrainedParameters>& parameters() const { return parameters_; }
-  // Gives new adapters in place of those that train from now on, and of those that trained before; nothing happens if it throws.
+  // Returns replacements for the adapters that are trained from now on and for those that were trained before. Nothing changes if it
+  // throws.
   std::vector<AdapterPointer> train(const std::vector<AdapterPointer>& wanted, const std::vector<AdapterPointer>& before,
                                     const std::vector<Layer>& layers);
-  // By the names of the file.
+  // The leaves of an adapter by the names of its file.
   const std::vector<std::pair<std::string, at::Tensor>>& leaves(const std::string& name) const { return leaves_.at(name); }
   std::vector<std::string> names() const;
 
  private:
   std::shared_ptr<TrainedParameters> parameters_ = std::make_shared<TrainedParameters>();
-  std::vector<Flat> flats_;
-  std::vector<size_t> flat_of_;  // by layer
+  std::vector<FlatParameters> flats_;
+  std::vector<size_t> flat_of_;  // One per layer.
   std::map<std::string, std::vector<std::pair<std::string, at::Tensor>>> leaves_;
 };
 

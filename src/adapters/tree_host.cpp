@@ -1,6 +1,7 @@
-// A user's tree of torch::nn modules, whose code knows nothing of banks. Weights and biases of its layers carry a dispatch key of their own
-// and a mark that says whose they are, so that ops with such a tensor come by here first. torch::nn::Linear is two or three ops: the weight
-// is transposed, multiplied with, and for inputs of more than two dimensions the bias is added to the product in place.
+// The host for a user's tree of torch::nn modules, whose code does not know of banks. The weights and biases of its layers carry an extra
+// dispatch key and a tag that names their layer, so the dispatcher calls the fallback below first for any op on such a tensor.
+// torch::nn::Linear is two or three ops: it transposes the weight, multiplies, and for inputs of more than two dimensions adds the bias to
+// the product in place.
 #include <torch/library.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/embedding.h>
@@ -21,88 +22,88 @@ namespace {
 constexpr auto kKey = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 
 // A layer of the tree.
-struct Place {
+struct TreeLayer {
   using Weak = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
-  Kind kind;
+  LayerKind kind;
   Seam seam;
-  at::Tensor standard;
+  at::Tensor default_rows;
   bool has_bias;
-  Weak weight, bias;  // which own their place
+  Weak weight, bias;  // Weak references, since the tensors own this object through their tags.
 
-  // The whole layer, while gradients are recorded.
+  // Computes the whole layer while gradients are recorded.
   at::Tensor train(const at::Tensor& x) const {
-    return models::train(seam, x, at::Tensor(weight.lock()), has_bias ? at::Tensor(bias.lock()) : at::Tensor());
+    return models::train_layer(seam, x, at::Tensor(weight.lock()), has_bias ? at::Tensor(bias.lock()) : at::Tensor());
   }
 };
-using Places = std::vector<std::shared_ptr<Place>>;
+using TreeLayers = std::vector<std::shared_ptr<TreeLayer>>;
 
 enum class Role { weight, transposed, bias, product };
 
-// Of a tensor: what it is, and to which layers. Tied layers share their weight.
-struct Mark : c10::BackendMeta {
-  Mark(Role role, Places places) : role(role), places(std::move(places)) {}
+// The role of a tensor and the layers that use it. Tied layers share their weight.
+struct LayerTag : c10::BackendMeta {
+  LayerTag(Role role, TreeLayers layers) : role(role), layers(std::move(layers)) {}
   Role role;
-  Places places;
-  std::optional<Place::Weak> input;  // of the layer, for its product without bias
+  TreeLayers layers;
+  std::optional<TreeLayer::Weak> input;  // The layer's input, if the tensor is its product without the bias.
 };
 
-// Lets a tensor have another set of keys.
+// Gives access to the protected dispatch key set of a tensor.
 struct Keys : c10::TensorImpl {
   static void set(const at::Tensor& tensor, c10::DispatchKeySet keys) { tensor.unsafeGetTensorImpl()->*(&Keys::key_set_) = keys; }
 };
 
-const Mark* mark_of(const c10::IValue& value, Role role) {
+const LayerTag* tag_of(const c10::IValue& value, Role role) {
   if (!value.isTensor() || !value.toTensor().defined()) return nullptr;
-  const auto* mark = dynamic_cast<const Mark*>(value.toTensor().unsafeGetTensorImpl()->get_backend_meta());
-  return mark && mark->role == role ? mark : nullptr;
+  const auto* tag = dynamic_cast<const LayerTag*>(value.toTensor().unsafeGetTensorImpl()->get_backend_meta());
+  return tag && tag->role == role ? tag : nullptr;
 }
 
-void put_mark(const at::Tensor& tensor, Role role, Places places) {
-  tensor.unsafeGetTensorImpl()->set_backend_meta(c10::make_intrusive<Mark>(role, std::move(places)));
+void set_tag(const at::Tensor& tensor, Role role, TreeLayers layers) {
+  tensor.unsafeGetTensorImpl()->set_backend_meta(c10::make_intrusive<LayerTag>(role, std::move(layers)));
   Keys::set(tensor, tensor.key_set().add(kKey));
 }
 
-void take_mark(const at::Tensor& tensor) {
+void remove_tag(const at::Tensor& tensor) {
   tensor.unsafeGetTensorImpl()->set_backend_meta({});
   Keys::set(tensor, tensor.key_set().remove(kKey));
 }
 
-const Place* find_place(const Mark* mark, Kind kind) {
-  if (!mark) return nullptr;
-  for (const auto& place : mark->places)
-    if (place->kind == kind) return place.get();
+const TreeLayer* find_layer(const LayerTag* tag, LayerKind kind) {
+  if (!tag) return nullptr;
+  for (const auto& layer : tag->layers)
+    if (layer->kind == kind) return layer.get();
   return nullptr;
 }
 
-// Rows of calls without any, unless a scope around the call has its own.
-models::PinScope pin_standard(const Place& place) { return {place.standard, place.seam.bank, /*is_given=*/false}; }
+// Pins the default rows, unless an enclosing scope has pinned others.
+models::PinScope pin_default(const TreeLayer& layer) { return {layer.default_rows, layer.seam.bank, /*is_given=*/false}; }
 
-// The arguments of an op that is a whole layer.
-struct Whole {
-  Kind kind;
+// An op that computes a whole layer, with the positions of its arguments.
+struct LayerOp {
+  LayerKind kind;
   size_t weight, input;
 };
 
-const Whole* find_whole(const std::string& name) {
-  static const std::map<std::string, Whole> all = {{"aten::linear", {Kind::linear, 1, 0}},
-                                                   {"aten::conv2d", {Kind::conv2d, 1, 0}},
-                                                   {"aten::conv2d.padding", {Kind::conv2d, 1, 0}},
-                                                   {"aten::embedding", {Kind::embedding, 0, 1}},
-                                                   {"aten::layer_norm", {Kind::layer_norm, 2, 0}}};
+const LayerOp* find_layer_op(const std::string& name) {
+  static const std::map<std::string, LayerOp> all = {{"aten::linear", {LayerKind::linear, 1, 0}},
+                                                     {"aten::conv2d", {LayerKind::conv2d, 1, 0}},
+                                                     {"aten::conv2d.padding", {LayerKind::conv2d, 1, 0}},
+                                                     {"aten::embedding", {LayerKind::embedding, 0, 1}},
+                                                     {"aten::layer_norm", {LayerKind::layer_norm, 2, 0}}};
   auto found = all.find(name);
   return found == all.end() ? nullptr : &found->second;
 }
 
 bool is_one(const c10::IValue& value) { return value.toScalar().equal(1); }
 
-class Visit {
+class TaggedOp {
  public:
-  Visit(const c10::OperatorHandle& op, torch::jit::Stack& stack)
+  TaggedOp(const c10::OperatorHandle& op, torch::jit::Stack& stack)
       : op_(op), stack_(stack), first_(stack.size() - op.schema().arguments().size()) {}
 
   void run() {
     const std::string name = c10::toString(op_.operator_name());
-    if (const Whole* whole = find_whole(name)) return run_whole(*whole);
+    if (const LayerOp* op = find_layer_op(name)) return run_layer_op(*op);
     if (name == "aten::t") return run_transpose();
     if (name == "aten::addmm") return run_addmm();
     if (name == "aten::matmul") return run_matmul();
@@ -113,76 +114,79 @@ class Visit {
  private:
   c10::IValue& argument(size_t i) { return stack_[first_ + i]; }
 
-  void run_whole(const Whole& whole) {
-    const Place* place = find_place(mark_of(argument(whole.weight), Role::weight), whole.kind);
-    if (!place) return op_.callBoxed(&stack_);
-    run_layer(*place, whole.input, whole.kind == Kind::linear || whole.kind == Kind::conv2d);
+  void run_layer_op(const LayerOp& op) {
+    const TreeLayer* layer = find_layer(tag_of(argument(op.weight), Role::weight), op.kind);
+    if (!layer) return op_.callBoxed(&stack_);
+    run_layer(*layer, op.input, op.kind == LayerKind::linear || op.kind == LayerKind::conv2d);
   }
 
-  void run_layer(const Place& place, size_t input, bool turns) {
-    auto pin = pin_standard(place);
+  void run_layer(const TreeLayer& layer, size_t input, bool transforms_input) {
+    auto pin = pin_default(layer);
     at::Tensor x = argument(input).toTensor();
-    if (turns && models::trains(place.seam)) return give(place.train(x));
-    if (turns) argument(input) = models::turn(place.seam, x);
+    if (transforms_input && models::records_gradients(layer.seam)) return give(layer.train(x));
+    if (transforms_input) argument(input) = models::transform_input(layer.seam, x);
     op_.callBoxed(&stack_);
-    stack_.back() = models::finish(place.seam, x, stack_.back().toTensor());
+    stack_.back() = models::apply_to_output(layer.seam, x, stack_.back().toTensor());
   }
 
-  // As the op's result.
+  // Replaces the op's arguments on the stack by its result.
   void give(at::Tensor y) {
     torch::jit::drop(stack_, stack_.size() - first_);
     stack_.emplace_back(std::move(y));
   }
 
   void run_transpose() {
-    const Mark* mark = mark_of(argument(0), Role::weight);
-    Places places = mark ? mark->places : Places();
+    const LayerTag* tag = tag_of(argument(0), Role::weight);
+    TreeLayers layers = tag ? tag->layers : TreeLayers();
     op_.callBoxed(&stack_);
-    if (!places.empty()) put_mark(stack_.back().toTensor(), Role::transposed, std::move(places));
+    if (!layers.empty()) set_tag(stack_.back().toTensor(), Role::transposed, std::move(layers));
   }
 
   void run_addmm() {
-    const Place* place = find_place(mark_of(argument(2), Role::transposed), Kind::linear);
-    const Mark* bias = mark_of(argument(0), Role::bias);
-    bool is_layer = place && bias && bias->places[0].get() == place && is_one(argument(3)) && is_one(argument(4));
+    const TreeLayer* layer = find_layer(tag_of(argument(2), Role::transposed), LayerKind::linear);
+    const LayerTag* bias = tag_of(argument(0), Role::bias);
+    bool is_layer = layer && bias && bias->layers[0].get() == layer && is_one(argument(3)) && is_one(argument(4));
     if (!is_layer) return op_.callBoxed(&stack_);
-    run_layer(*place, /*input=*/1, /*turns=*/true);
+    run_layer(*layer, /*input=*/1, /*transforms_input=*/true);
   }
 
   void run_matmul() {
-    const Mark* mark = mark_of(argument(1), Role::transposed);
-    const Place* place = find_place(mark, Kind::linear);
-    if (!place) return op_.callBoxed(&stack_);
-    if (!place->has_bias) return run_layer(*place, /*input=*/0, /*turns=*/true);
-    Places places = mark->places;
-    auto pin = pin_standard(*place);
+    const LayerTag* tag = tag_of(argument(1), Role::transposed);
+    const TreeLayer* layer = find_layer(tag, LayerKind::linear);
+    if (!layer) return op_.callBoxed(&stack_);
+    if (!layer->has_bias) return run_layer(*layer, /*input=*/0, /*transforms_input=*/true);
+    TreeLayers layers = tag->layers;
+    auto pin = pin_default(*layer);
     at::Tensor x = argument(0).toTensor();
-    if (!models::trains(place->seam)) argument(0) = models::turn(place->seam, x);  // else the bias brings everything
+    // While gradients are recorded, run_add computes the whole layer.
+    if (!models::records_gradients(layer->seam)) argument(0) = models::transform_input(layer->seam, x);
     op_.callBoxed(&stack_);
     at::Tensor y = stack_.back().toTensor();
-    auto product = c10::make_intrusive<Mark>(Role::product, std::move(places));
-    product->input = Place::Weak(x.getIntrusivePtr());
+    auto product = c10::make_intrusive<LayerTag>(Role::product, std::move(layers));
+    product->input = TreeLayer::Weak(x.getIntrusivePtr());
     y.unsafeGetTensorImpl()->set_backend_meta(std::move(product));
   }
 
-  // What is left of a layer whose product was without its bias; all of it while gradients are recorded. Written to the tensor that the
-  // caller has.
+  // Adds the bias to a layer's product and applies the adapters or, while gradients are recorded, computes the whole layer. Writes to the
+  // caller's tensor.
   void run_add() {
-    const Mark* product = mark_of(argument(0), Role::product);
-    const Mark* bias = mark_of(argument(1), Role::bias);
-    const Place* place = find_place(product, Kind::linear);
-    if (!place || !bias || bias->places[0].get() != place || !is_one(argument(2))) return op_.callBoxed(&stack_);
+    const LayerTag* product = tag_of(argument(0), Role::product);
+    const LayerTag* bias = tag_of(argument(1), Role::bias);
+    const TreeLayer* layer = find_layer(product, LayerKind::linear);
+    if (!layer || !bias || bias->layers[0].get() != layer || !is_one(argument(2))) return op_.callBoxed(&stack_);
     at::Tensor x(product->input->lock());
     at::Tensor y = argument(0).toTensor(), b = argument(1).toTensor();
-    if (!x.defined()) throw UserError(ErrorCode::adapter, "the input of a layer is gone before its bias was added");
-    Places places = product->places;  // which outlive the mark
+    if (!x.defined())
+      throw UserError(ErrorCode::adapter,
+                      "the input of a linear layer was released before the layer's bias was added. Keep it alive until forward() returns.");
+    TreeLayers layers = product->layers;  // Keeps the layers alive after the tag is removed.
     y.unsafeGetTensorImpl()->set_backend_meta({});
-    auto pin = pin_standard(*place);
-    if (models::trains(place->seam)) {
-      y.copy_(place->train(x));
+    auto pin = pin_default(*layer);
+    if (models::records_gradients(layer->seam)) {
+      y.copy_(layer->train(x));
     } else {
       y.add_(b);
-      models::finish(place->seam, x, y);
+      models::apply_to_output(layer->seam, x, y);
     }
     give(y);
   }
@@ -192,30 +196,32 @@ class Visit {
   size_t first_;
 };
 
-void come_by(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+void handle_tagged_op(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   c10::impl::ExcludeDispatchKeyGuard past(kKey);
-  Visit(op, *stack).run();
+  TaggedOp(op, *stack).run();
 }
 
-TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericWrapper, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&come_by>()); }
+TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericWrapper, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&handle_tagged_op>());
+}
 
-// Convolutions that look at their places in one plain way.
+// Only convolutions with symmetric stride and padding and without dilation, groups or a padding mode are supported.
 std::optional<Layer> conv_layer(const torch::nn::Conv2dImpl& conv, const std::string& path) {
   const auto& o = conv.options;
   const auto* padding = std::get_if<torch::ExpandingArray<2>>(&o.padding());
   bool is_plain = padding && (*padding)->at(0) == (*padding)->at(1) && o.stride()->at(0) == o.stride()->at(1) && o.dilation()->at(0) == 1 &&
                   o.dilation()->at(1) == 1 && o.groups() == 1 && std::holds_alternative<torch::enumtype::kZeros>(o.padding_mode());
   if (!is_plain) return {};
-  return Layer{path, Kind::conv2d, {conv.weight, conv.bias}, o.stride()->at(0), (*padding)->at(0)};
+  return Layer{path, LayerKind::conv2d, {conv.weight, conv.bias}, o.stride()->at(0), (*padding)->at(0)};
 }
 
 std::optional<Layer> layer_of(torch::nn::Module& module, const std::string& path) {
-  if (auto* linear = module.as<torch::nn::LinearImpl>()) return Layer{path, Kind::linear, {linear->weight, linear->bias}};
-  if (auto* embedding = module.as<torch::nn::EmbeddingImpl>()) return Layer{path, Kind::embedding, {embedding->weight, {}}};
+  if (auto* linear = module.as<torch::nn::LinearImpl>()) return Layer{path, LayerKind::linear, {linear->weight, linear->bias}};
+  if (auto* embedding = module.as<torch::nn::EmbeddingImpl>()) return Layer{path, LayerKind::embedding, {embedding->weight, {}}};
   if (auto* conv = module.as<torch::nn::Conv2dImpl>()) return conv_layer(*conv, path);
   auto* norm = module.as<torch::nn::LayerNormImpl>();
   if (!norm || !norm->weight.defined() || norm->weight.dim() != 1) return {};
-  return Layer{path, Kind::layer_norm, {norm->weight, norm->bias}, 1, 0, norm->options.eps()};
+  return Layer{path, LayerKind::layer_norm, {norm->weight, norm->bias}, 1, 0, norm->options.eps()};
 }
 
 class TreeHost : public Host {
@@ -230,7 +236,7 @@ class TreeHost : public Host {
       }
   }
 
-  // With weights that do not come by here when adapters compute with them.
+  // The layers' tensors are aliases without the dispatch key, so that adapters can compute with them directly.
   std::vector<Layer> layers() const override {
     std::vector<Layer> out = layers_;
     for (Layer& layer : out) {
@@ -241,24 +247,25 @@ class TreeHost : public Host {
     return out;
   }
 
-  void attach(int64_t bank, const at::Tensor& standard, const std::vector<at::Tensor>& trained) override {
+  void attach(int64_t bank, const at::Tensor& default_rows, const std::vector<at::Tensor>& trained) override {
     for (size_t i = 0; i < layers_.size(); ++i) {
       const auto& [weight, bias] = layers_[i].base;
       Seam seam{bank, static_cast<int64_t>(i), trained[i]};
-      auto place = std::make_shared<Place>(Place{layers_[i].kind, seam, standard, bias.defined(), Place::Weak(weight.getIntrusivePtr()),
-                                                 Place::Weak(bias.defined() ? bias.getIntrusivePtr() : weight.getIntrusivePtr())});
-      const Mark* tied = mark_of(weight, Role::weight);
-      Places places = tied ? tied->places : Places();
-      places.push_back(place);
-      put_mark(weight, Role::weight, std::move(places));
-      if (bias.defined() && place->kind == Kind::linear) put_mark(bias, Role::bias, {place});
+      auto layer = std::make_shared<TreeLayer>(
+          TreeLayer{layers_[i].kind, seam, default_rows, bias.defined(), TreeLayer::Weak(weight.getIntrusivePtr()),
+                    TreeLayer::Weak(bias.defined() ? bias.getIntrusivePtr() : weight.getIntrusivePtr())});
+      const LayerTag* tied = tag_of(weight, Role::weight);
+      TreeLayers layers = tied ? tied->layers : TreeLayers();
+      layers.push_back(layer);
+      set_tag(weight, Role::weight, std::move(layers));
+      if (bias.defined() && layer->kind == LayerKind::linear) set_tag(bias, Role::bias, {layer});
     }
   }
 
   void detach() override {
     for (const Layer& layer : layers_) {
-      take_mark(layer.base.weight);
-      if (layer.base.bias.defined()) take_mark(layer.base.bias);
+      remove_tag(layer.base.weight);
+      if (layer.base.bias.defined()) remove_tag(layer.base.bias);
     }
   }
 
@@ -269,8 +276,9 @@ class TreeHost : public Host {
   void need_attached() const override {
     for (const Layer& layer : layers_)
       if (!layer.base.weight.key_set().has(kKey))
-        throw UserError(ErrorCode::adapter,
-                        "the weight of " + layer.path + " was replaced since the bank was made; load and convert before");
+        throw UserError(
+            ErrorCode::adapter,
+            "the weight of " + layer.path + " was replaced after the bank was made. Load and convert the model first, then make the bank.");
   }
 
  private:

@@ -17,47 +17,47 @@ namespace tenon::generate {
 
 namespace {
 
-constexpr double kNever = -std::numeric_limits<double>::infinity();
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
-// Tokens that a row has already become less likely, whatever the sign of their score.
-void penalise(at::Tensor& scores, const std::vector<std::vector<int64_t>>& rows, double penalty) {
-  for (size_t i = 0; i < rows.size(); ++i) {
-    at::Tensor row = scores[static_cast<int64_t>(i)], seen = at::tensor(rows[i]), old = row.index_select(0, seen);
+// Makes tokens that a sequence already contains less likely, whatever the sign of their score.
+void penalise(at::Tensor& scores, const std::vector<std::vector<int64_t>>& sequences, double penalty) {
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    at::Tensor row = scores[static_cast<int64_t>(i)], seen = at::tensor(sequences[i]), old = row.index_select(0, seen);
     row.index_copy_(0, seen, at::where(old < 0, old * penalty, old / penalty));
   }
 }
 
 void keep_top_k(at::Tensor& scores, int64_t k) {
-  at::Tensor least = std::get<0>(scores.topk(std::min(k, scores.size(1)))).select(1, -1).unsqueeze(1);
-  scores.masked_fill_(scores < least, kNever);
+  at::Tensor threshold = std::get<0>(scores.topk(std::min(k, scores.size(1)))).select(1, -1).unsqueeze(1);
+  scores.masked_fill_(scores < threshold, kMinusInfinity);
 }
 
 void keep_top_p(at::Tensor& scores, double p) {
   auto [sorted, order] = scores.sort(-1, /*descending=*/false);
   at::Tensor drop = sorted.softmax(-1).cumsum(-1) <= 1 - p;
-  drop.select(1, -1).fill_(false);  // one is always left
-  scores.masked_fill_(drop.scatter(1, order, drop), kNever);
+  drop.select(1, -1).fill_(false);  // The likeliest token is always kept.
+  scores.masked_fill_(drop.scatter(1, order, drop), kMinusInfinity);
 }
 
 }  // namespace
 
 void check(const GenerateOptions& options) {
-  auto need = [](bool good, const char* text) {
-    if (!good) throw UserError(ErrorCode::generate, text);
+  auto need = [](bool is_valid, const char* text) {
+    if (!is_valid) throw UserError(ErrorCode::generate, text);
   };
-  need(options.max_new_tokens >= 0, "max_new_tokens is negative");
-  need(options.temperature > 0, "temperature must be above 0; for the likeliest token leave `sample` false");
-  need(options.top_k >= 0, "top_k is negative");
-  need(options.top_p > 0 && options.top_p <= 1, "top_p must be above 0 and at most 1");
-  need(options.repetition_penalty > 0, "repetition_penalty must be above 0");
+  need(options.max_new_tokens >= 0, "max_new_tokens is negative. Give 0 or more.");
+  need(options.temperature > 0, "temperature must be above 0. Leave `sample` false for greedy decoding.");
+  need(options.top_k >= 0, "top_k is negative. Give 0 to switch it off.");
+  need(options.top_p > 0 && options.top_p <= 1, "top_p must be above 0 and at most 1.");
+  need(options.repetition_penalty > 0, "repetition_penalty must be above 0.");
 }
 
-std::vector<int64_t> choose(const at::Tensor& logits, const std::vector<std::vector<int64_t>>& rows, const GenerateOptions& options,
+std::vector<int64_t> choose(const at::Tensor& logits, const std::vector<std::vector<int64_t>>& sequences, const GenerateOptions& options,
                             at::Generator& generator) {
   at::Tensor scores = logits.to(at::kFloat);
   bool changes = options.repetition_penalty != 1 || options.sample;
   if (changes && scores.is_same(logits)) scores = scores.clone();
-  if (options.repetition_penalty != 1) penalise(scores, rows, options.repetition_penalty);
+  if (options.repetition_penalty != 1) penalise(scores, sequences, options.repetition_penalty);
   at::Tensor chosen;
   if (options.sample) {
     if (options.temperature != 1) scores.div_(options.temperature);

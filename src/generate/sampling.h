@@ -1,4 +1,4 @@
-// From logits to the next token of each row, in the order of Transformers: penalty for repetition, temperature, top k, top p.
+// Chooses the next token of each sequence from its logits, in the order of Transformers: repetition penalty, temperature, top k, top p.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,11 +7,11 @@
 
 namespace tenon::generate {
 
-// `rows` holds all tokens of each row so far. Returns one token a row.
-std::vector<int64_t> choose(const at::Tensor& logits, const std::vector<std::vector<int64_t>>& rows, const GenerateOptions& options,
+// `sequences` holds all tokens of each sequence so far. Returns one token per sequence.
+std::vector<int64_t> choose(const at::Tensor& logits, const std::vector<std::vector<int64_t>>& sequences, const GenerateOptions& options,
                             at::Generator& generator);
 
-// Throws UserError(generate) for what has no meaning.
+// Throws UserError(generate) for invalid options.
 void check(const GenerateOptions& options);
 
 }  // namespace tenon::generate

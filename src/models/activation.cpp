@@ -16,7 +16,7 @@ Activation activation(const std::string& name) {
   if (name == "silu") return [](const at::Tensor& x) { return at::silu(x); };
   if (name == "tanh") return [](const at::Tensor& x) { return at::tanh(x); };
   throw UserError(ErrorCode::config, "config.json: activation \"" + name +
-                                         "\" is not supported; known are gelu, gelu_new, "
+                                         "\" is not supported; supported are gelu, gelu_new, "
                                          "gelu_pytorch_tanh, relu, silu and tanh");
 }
 

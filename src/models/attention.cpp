@@ -1,4 +1,4 @@
-// Attention over heads, and the masks of causal models.
+// Multi-head attention, and the masks of causal models.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -26,7 +26,8 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   int64_t batch = q.size(0), heads = q.size(1), queries = q.size(2), size = q.size(3), kv_heads = k.size(1);
   if (heads == kv_heads) return at::scaled_dot_product_attention(q, k, v, bias, dropout, is_causal);
   int64_t group = heads / kv_heads;
-  if (queries == 1)  // heads that share keys are rows of one product: nothing is repeated
+  // Heads that share keys are the rows of one product, so keys and values need not be repeated.
+  if (queries == 1)
     return at::scaled_dot_product_attention(q.reshape({batch, kv_heads, group, size}), k, v, bias, dropout, false)
         .reshape({batch, heads, 1, size});
   auto repeat = [&](const at::Tensor& x) {
@@ -37,8 +38,8 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
 
 namespace {
 
-at::Tensor as_scores(const at::Tensor& counts, at::ScalarType type) {
-  return at::where(counts, at::zeros({}, type), at::full({}, -std::numeric_limits<double>::infinity(), type));
+at::Tensor as_scores(const at::Tensor& visible, at::ScalarType type) {
+  return at::where(visible, at::zeros({}, type), at::full({}, -std::numeric_limits<double>::infinity(), type));
 }
 
 }  // namespace
@@ -47,11 +48,11 @@ at::Tensor padding_mask(const at::Tensor& mask, at::ScalarType type) { return as
 
 at::Tensor causal_mask(int64_t length, int64_t window, const at::Tensor& mask, at::ScalarType type, int64_t first) {
   at::Tensor keys = at::arange(first + length, at::kLong), distance = keys.narrow(0, first, length).unsqueeze(1) - keys.unsqueeze(0);
-  at::Tensor counts = distance >= 0;
-  if (window > 0) counts = counts.logical_and(distance < window);
-  counts = counts.unsqueeze(0).unsqueeze(0);
-  if (mask.defined()) counts = counts.logical_and(mask.ne(0).unsqueeze(1).unsqueeze(2)).logical_or(distance == 0);
-  return as_scores(counts, type);
+  at::Tensor visible = distance >= 0;
+  if (window > 0) visible = visible.logical_and(distance < window);
+  visible = visible.unsqueeze(0).unsqueeze(0);
+  if (mask.defined()) visible = visible.logical_and(mask.ne(0).unsqueeze(1).unsqueeze(2)).logical_or(distance == 0);
+  return as_scores(visible, type);
 }
 
 at::Tensor CausalModel::compute(const at::Tensor& ids, const at::Tensor& mask, const at::Tensor& types) {

@@ -1,5 +1,5 @@
-// tenon::attend_cached, an op of libtorch's dispatcher: attention to a cache of which a part is filled. How much is data, not a
-// size, so that one graph serves every place in a text.
+// The dispatcher op tenon::attend_cached: attention to a partially filled cache. The number of filled positions is data, not a size, so
+// that one graph serves every position in a text.
 #include <ATen/Dispatch.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
@@ -19,17 +19,17 @@ namespace tenon {
 
 namespace {
 
-#pragma GCC diagnostic ignored "-Wpsabi"  // of functions that are always inlined
+#pragma GCC diagnostic ignored "-Wpsabi"  // The warning is irrelevant for functions that are always inlined.
 #define TENON_WIDE TENON_CLONES("avx512f", "avx2", "default")
 constexpr int64_t kLanes = 16;
 using Lanes = float __attribute__((vector_size(64), aligned(4)));
-using Words = uint32_t __attribute__((vector_size(64)));
+using Integers = uint32_t __attribute__((vector_size(64)));
 using Shorts = uint16_t __attribute__((vector_size(32), aligned(2)));
 
 [[gnu::always_inline]] inline Lanes load(const float* from) { return *reinterpret_cast<const Lanes*>(from); }
 // A bf16 is the upper half of an f32.
 [[gnu::always_inline]] inline Lanes load(const at::BFloat16* from) {
-  return (Lanes)(__builtin_convertvector(*reinterpret_cast<const Shorts*>(from), Words) << 16);
+  return (Lanes)(__builtin_convertvector(*reinterpret_cast<const Shorts*>(from), Integers) << 16);
 }
 
 [[gnu::always_inline]] inline float sum_of(Lanes v) {
@@ -60,40 +60,40 @@ TENON_WIDE float dot(const float* a, const at::BFloat16* b, int64_t count) { ret
 TENON_WIDE void add_scaled(float* to, float scale, const float* from, int64_t count) { add_scaled_of(to, scale, from, count); }
 TENON_WIDE void add_scaled(float* to, float scale, const at::BFloat16* from, int64_t count) { add_scaled_of(to, scale, from, count); }
 
-// What is added up, as it lies or, of other types, as f32 in `room`.
+// Returns the elements in a type that dot and add_scaled accept: unchanged, or converted to f32 in `scratch`.
 const float* as_summed(const float* from, int64_t, float*) { return from; }
 const at::BFloat16* as_summed(const at::BFloat16* from, int64_t, float*) { return from; }
 template <class T>
-const float* as_summed(const T* from, int64_t count, float* room) {
-  for (int64_t i = 0; i < count; ++i) room[i] = static_cast<float>(from[i]);
-  return room;
+const float* as_summed(const T* from, int64_t count, float* scratch) {
+  for (int64_t i = 0; i < count; ++i) scratch[i] = static_cast<float>(from[i]);
+  return scratch;
 }
 
 void softmax(float* scores, int64_t count) {
-  float most = *std::max_element(scores, scores + count), total = 0;
-  for (int64_t j = 0; j < count; ++j) total += scores[j] = std::exp(scores[j] - most);
+  float largest = *std::max_element(scores, scores + count), total = 0;
+  for (int64_t j = 0; j < count; ++j) total += scores[j] = std::exp(scores[j] - largest);
   for (int64_t j = 0; j < count; ++j) scores[j] /= total;
 }
 
-// One token a row: for each kv head, its group of queries against the keys that they see. Sums are f32.
+// Attention of one new token per sample: each kv head's group of queries attends to the visible keys. Sums are f32.
 template <class T>
-void attend_one(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& values, int64_t place, const int64_t* padding,
+void attend_one(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& values, int64_t position, const int64_t* padding,
                 int64_t window, at::Tensor& out) {
   int64_t batch = q.size(0), heads = q.size(1), size = q.size(3), capacity = keys.size(1), kv_heads = keys.size(2),
           group = heads / kv_heads;
   const T *k = keys.const_data_ptr<T>(), *v = values.const_data_ptr<T>(), *queries = q.const_data_ptr<T>();
   T* to = out.data_ptr<T>();
   float scale = static_cast<float>(1 / std::sqrt(static_cast<double>(size)));
-  constexpr int64_t kEnough = 1 << 15;  // products of numbers that are worth another thread
-  int64_t grain = std::max<int64_t>(1, kEnough / (group * size * (place + 1)));
+  constexpr int64_t kMinMultipliesPerThread = 1 << 15;  // Fewer multiplications are not worth another thread.
+  int64_t grain = std::max<int64_t>(1, kMinMultipliesPerThread / (group * size * (position + 1)));
   bridge::parallel_for(0, batch * kv_heads, grain, [&](int64_t begin, int64_t end) {
-    std::vector<float> scores(static_cast<size_t>(group * (place + 1))), query(static_cast<size_t>(group * size)), sum(query.size()),
-        room(static_cast<size_t>(size));
+    std::vector<float> scores(static_cast<size_t>(group * (position + 1))), query(static_cast<size_t>(group * size)), sum(query.size()),
+        scratch(static_cast<size_t>(size));
     for (int64_t i = begin; i < end; ++i) {
-      int64_t row = i / kv_heads, head = i % kv_heads, at = (row * heads + head * group) * size;
-      int64_t first = std::max(padding[row], window > 0 ? place - window + 1 : 0), seen = place + 1 - first;
+      int64_t sample = i / kv_heads, head = i % kv_heads, at = (sample * heads + head * group) * size;
+      int64_t first = std::max(padding[sample], window > 0 ? position - window + 1 : 0), seen = position + 1 - first;
       auto token = [&](const T* cache, int64_t j) {
-        return as_summed(cache + ((row * capacity + first + j) * kv_heads + head) * size, size, room.data());
+        return as_summed(cache + ((sample * capacity + first + j) * kv_heads + head) * size, size, scratch.data());
       };
       for (int64_t n = 0; n < group * size; ++n) query[n] = static_cast<float>(queries[at + n]) * scale;
       for (int64_t j = 0; j < seen; ++j) {
@@ -111,28 +111,28 @@ void attend_one(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& v
   });
 }
 
-// Several tokens a row: libtorch's attention over what is filled.
+// Attention of several new tokens per sample, computed by libtorch over the filled part of the cache.
 at::Tensor attend_several(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& values, int64_t first, const at::Tensor& padding,
                           int64_t window) {
   int64_t length = q.size(2), seen = first + length;
   at::Tensor k = keys.narrow(1, 0, seen).transpose(1, 2), v = values.narrow(1, 0, seen).transpose(1, 2);
   bool padded = padding.ne(0).any().item<bool>();
   if (first == 0 && !padded && (window == 0 || length <= window)) return attend(q, k, v, {}, /*causal=*/true);
-  at::Tensor counts = at::arange(seen, at::kLong).unsqueeze(0) >= padding.unsqueeze(1);
-  at::Tensor mask = causal_mask(length, window, counts, q.scalar_type(), first);
+  at::Tensor visible = at::arange(seen, at::kLong).unsqueeze(0) >= padding.unsqueeze(1);
+  at::Tensor mask = causal_mask(length, window, visible, q.scalar_type(), first);
   return attend(q, k, v, mask, /*causal=*/true);
 }
 
 at::Tensor attend_cached(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& values, const at::Tensor& slots,
                          const at::Tensor& padding, int64_t window) {
   int64_t length = q.size(2), first = slots.const_data_ptr<int64_t>()[0];
-  TORCH_CHECK_INDEX(first >= 0 && first + length <= keys.size(1), "attend_cached: slots are not in the cache");
+  TORCH_CHECK_INDEX(first >= 0 && first + length <= keys.size(1), "attend_cached: slots are outside of the cache");
   if (length > 1) return merge_heads(attend_several(q, keys, values, first, padding, window)).contiguous();
   at::Tensor out = at::empty({q.size(0), 1, q.size(1) * q.size(3)}, q.options());
   at::Tensor queries = q.contiguous();
-  at::Tensor counts = padding.contiguous();
+  at::Tensor padding_counts = padding.contiguous();
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, q.scalar_type(), "attend_cached", [&] {
-    attend_one<scalar_t>(queries, keys, values, first, counts.const_data_ptr<int64_t>(), window, out);
+    attend_one<scalar_t>(queries, keys, values, first, padding_counts.const_data_ptr<int64_t>(), window, out);
   });
   return out;
 }

@@ -51,7 +51,7 @@ namespace models {
 
 namespace {
 
-// Fields of every family that say nothing about what a forward pass computes.
+// Fields that do not change what a forward pass computes, for all families.
 constexpr const char* kHarmless[] = {"_attn_implementation_autoset",
                                      "_from_model_config",
                                      "_name_or_path",
@@ -94,7 +94,7 @@ void refuse_unread(const Fields::Impl& impl) {
     if (!says_nothing(*field.value) && !impl.ignored->contains(field.name))
       throw UserError(ErrorCode::config,
                       "config.json: field \"" + field.name +
-                          "\" is not known for this family and may change what the model computes; remove it if it does not");
+                          "\" is not supported for this family and may change what the model computes. Remove it if it does not.");
 }
 
 }  // namespace models

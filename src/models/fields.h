@@ -1,4 +1,4 @@
-// What stands behind Fields of the public header.
+// The implementation of the public class Fields.
 #pragma once
 
 #include <tenon/family.h>
@@ -12,14 +12,14 @@ namespace tenon {
 
 struct Fields::Impl {
   formats::Config config;
-  std::shared_ptr<std::set<std::string>> ignored;  // full names
+  std::shared_ptr<std::set<std::string>> ignored;  // Full names of fields that are not checked.
   std::string path;
 };
 
 namespace models {
 
 std::shared_ptr<const Fields::Impl> make_fields(formats::Config config);
-// Throws by name if a field was neither read nor ignored and says anything.
+// Throws UserError if a field was neither read nor ignored and has a value other than null, false or empty.
 void refuse_unread(const Fields::Impl& impl);
 
 }  // namespace models

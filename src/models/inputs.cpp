@@ -30,10 +30,10 @@ void check_text(const at::Tensor& ids, const at::Tensor& mask, const at::Tensor&
   if (!ids.defined() || ids.dim() != 2 || !is_integer(ids))
     refuse("input must be token ids, int64 [batch, length], and is " + described(ids) +
            ". Convert it with .to(at::kLong), and add the batch dimension with unsqueeze(0).");
-  if (ids.numel() == 0) refuse("input is empty: " + described(ids) + ". Give at least one row of at least one token.");
+  if (ids.numel() == 0) refuse("input is empty: " + described(ids) + ". Give at least one sample with at least one token.");
   if (mask.defined() && (mask.sizes() != ids.sizes() || mask.is_complex()))
     refuse("mask must have the shape " + c10::str(ids.sizes()) + " of the input, and is " + described(mask) +
-           ". Give 1 for each token that counts and 0 for padding.");
+           ". Give 1 for each token and 0 for padding.");
   if (types.defined() && (types.sizes() != ids.sizes() || !is_integer(types)))
     refuse("types must be int64 of the shape " + c10::str(ids.sizes()) + " of the input, and is " + described(types) +
            ". Give the segment of each token.");
@@ -41,7 +41,7 @@ void check_text(const at::Tensor& ids, const at::Tensor& mask, const at::Tensor&
 
 void check_length(const at::Tensor& ids, int64_t positions) {
   if (ids.size(1) > positions)
-    refuse("input has " + std::to_string(ids.size(1)) + " tokens in a row, and the model has " + std::to_string(positions) +
+    refuse("input has " + std::to_string(ids.size(1)) + " tokens per sample, and the model has " + std::to_string(positions) +
            " positions. Shorten the text.");
 }
 

@@ -1,4 +1,4 @@
-// Layers as Transformers computes them, op by op, so that results can be compared bit by bit with eager.
+// Layers with the same sequence of ops as in Transformers, so that results can be compared bit by bit.
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/conv2d.h>
@@ -38,7 +38,7 @@ at::Tensor Linear::forward(const at::Tensor& x) const {
 Embedding::Embedding(const Weights& from, int64_t count, int64_t width)
     : weight(put_parameter("weight", from.take("weight", {count, width}))) {}
 
-at::Tensor Embedding::forward(const at::Tensor& ids) const { return models::finish(seam(), ids, at::embedding(weight, ids)); }
+at::Tensor Embedding::forward(const at::Tensor& ids) const { return models::apply_to_output(seam(), ids, at::embedding(weight, ids)); }
 
 Linear tied_or_own(bool tied, const Embedding& embedding, const Weights& from) {
   return tied ? Linear(embedding.weight, {}) : Linear(from, embedding.weight.size(1), embedding.weight.size(0), /*has_bias=*/false);
@@ -50,7 +50,7 @@ LayerNorm::LayerNorm(const Weights& from, int64_t width, double epsilon)
       epsilon_(epsilon) {}
 
 at::Tensor LayerNorm::forward(const at::Tensor& x) const {
-  return models::finish(seam(), x, at::layer_norm(x, {weight.size(0)}, weight, bias, epsilon_));
+  return models::apply_to_output(seam(), x, at::layer_norm(x, {weight.size(0)}, weight, bias, epsilon_));
 }
 
 RmsNorm::RmsNorm(const Weights& from, int64_t width, double epsilon)
@@ -58,7 +58,7 @@ RmsNorm::RmsNorm(const Weights& from, int64_t width, double epsilon)
 
 at::Tensor RmsNorm::forward(const at::Tensor& x) const {
   at::Tensor wide = x.to(at::kFloat);
-  return models::finish(seam(), x, weight * (wide * at::rsqrt(wide.pow(2).mean(-1, true) + epsilon_)).to(x.scalar_type()));
+  return models::apply_to_output(seam(), x, weight * (wide * at::rsqrt(wide.pow(2).mean(-1, true) + epsilon_)).to(x.scalar_type()));
 }
 
 Conv2d::Conv2d(const Weights& from, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, bool has_bias)

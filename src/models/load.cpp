@@ -1,4 +1,5 @@
-// A directory becomes a model: config.json names the family, the family takes its weights by name, and nothing may be left over.
+// Loads a model from a directory: config.json names the family, and the family takes its weights by name. A tensor that nothing took is an
+// error.
 #include <tenon/family.h>
 
 #include <map>
@@ -20,13 +21,13 @@ namespace {
 
 struct Family {
   ModelMaker make;
-  std::string nothing;  // tensors that older files hold and that carry nothing
+  std::string ignored_tensors;  // A regular expression for tensors of older files that are not needed.
 };
 
 struct Families {
   std::mutex mutex;
-  std::map<std::pair<std::string, std::string>, Family> rows = {
-#define TENON_FAMILY(type, architecture, maker, nothing) {{type, architecture}, {models::maker, nothing}},
+  std::map<std::pair<std::string, std::string>, Family> entries = {
+#define TENON_FAMILY(type, architecture, maker, ignored_tensors) {{type, architecture}, {models::maker, ignored_tensors}},
 #include "models/families.def"
 #undef TENON_FAMILY
   };
@@ -41,7 +42,7 @@ Family find_family(const std::string& type, const std::vector<std::string>& arch
   Families& all = families();
   std::lock_guard lock(all.mutex);
   std::string known;
-  for (const auto& [key, family] : all.rows) {
+  for (const auto& [key, family] : all.entries) {
     if (key.first != type) continue;
     for (const std::string& architecture : architectures)
       if (key.second == architecture) return family;
@@ -49,10 +50,10 @@ Family find_family(const std::string& type, const std::vector<std::string>& arch
   }
   if (!known.empty())
     throw UserError(ErrorCode::config, "config.json: architectures names " + (architectures.empty() ? "nothing" : architectures.front()) +
-                                           "; known for model_type \"" + type + "\": " + known);
-  for (const auto& [key, family] : all.rows) known += (known.empty() ? "" : ", ") + key.first + " (" + key.second + ")";
-  throw UserError(ErrorCode::config,
-                  "config.json: model_type \"" + type + "\" is not known; known are " + known + "; tenon::register_family adds one");
+                                           "; supported for model_type \"" + type + "\": " + known);
+  for (const auto& [key, family] : all.entries) known += (known.empty() ? "" : ", ") + key.first + " (" + key.second + ")";
+  throw UserError(ErrorCode::config, "config.json: model_type \"" + type + "\" is not supported. Supported are " + known +
+                                         ". Add a family with tenon::register_family.");
 }
 
 }  // namespace
@@ -60,7 +61,7 @@ Family find_family(const std::string& type, const std::vector<std::string>& arch
 void register_family(const std::string& model_type, const std::string& architecture, ModelMaker make) {
   Families& all = families();
   std::lock_guard lock(all.mutex);
-  all.rows[{model_type, architecture}] = {std::move(make), ""};
+  all.entries[{model_type, architecture}] = {std::move(make), ""};
 }
 
 std::shared_ptr<Model> load_model(const std::string& path, std::optional<at::ScalarType> dtype) {
@@ -73,10 +74,10 @@ std::shared_ptr<Model> load_model(const std::string& path, std::optional<at::Sca
   std::shared_ptr<Model> model = family.make(Fields(fields), Weights(files));
   models::refuse_unread(*fields);
 
-  std::set<std::string> elsewhere;  // copies of what another name holds
+  std::set<std::string> elsewhere;  // Tensors that are stored under another name.
   for (const NamedTensor& item : model->named_parameters())
     if (model->file_name(item.key()).empty()) elsewhere.insert(item.key());
-  files->refuse_rest(std::regex(family.nothing), elsewhere);
+  files->refuse_rest(std::regex(family.ignored_tensors), elsewhere);
   model->config_ = directory.read_text("config.json", formats::kConfigLimits.bytes);
   if (directory.has("generation_config.json"))
     model->generation_config_ = directory.read_text("generation_config.json", formats::kConfigLimits.bytes);

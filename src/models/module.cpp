@@ -1,4 +1,4 @@
-// The tree: parameters and buffers by their paths.
+// The module tree: parameters and buffers by path.
 #include <tenon/models.h>
 
 namespace tenon {

@@ -26,15 +26,15 @@ at::Tensor rope_frequencies(const Rope& rope, int64_t head_size) {
   return frequencies;
 }
 
-Turns rope_turns(const at::Tensor& frequencies, const at::Tensor& positions, at::ScalarType type) {
-  at::Tensor angles = positions.to(at::kFloat).unsqueeze(-1) * frequencies;
-  angles = at::cat({angles, angles}, -1).unsqueeze(1);
-  return {angles.cos().to(type), angles.sin().to(type)};
+RopeAngles rope_angles(const at::Tensor& frequencies, const at::Tensor& positions, at::ScalarType type) {
+  at::Tensor radians = positions.to(at::kFloat).unsqueeze(-1) * frequencies;
+  radians = at::cat({radians, radians}, -1).unsqueeze(1);
+  return {radians.cos().to(type), radians.sin().to(type)};
 }
 
-at::Tensor turn(const at::Tensor& x, const Turns& turns) {
+at::Tensor rotate(const at::Tensor& x, const RopeAngles& angles) {
   auto halves = x.chunk(2, -1);
-  return x * turns.cos + at::cat({-halves[1], halves[0]}, -1) * turns.sin;
+  return x * angles.cos + at::cat({-halves[1], halves[0]}, -1) * angles.sin;
 }
 
 }  // namespace tenon::models

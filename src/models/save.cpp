@@ -1,4 +1,4 @@
-// A model becomes a directory that Transformers loads.
+// Saves a model as a directory that Transformers can load.
 #include <tenon/models.h>
 
 #include <filesystem>
@@ -12,7 +12,7 @@ namespace tenon {
 
 namespace {
 
-// config.json as it was read, with the type of what is written now.
+// Returns the original config.json with the element type that is written now.
 std::string with_type(const std::string& config, at::ScalarType type) {
   auto fields = nlohmann::ordered_json::parse(config);
   const char* names[] = {"dtype", "torch_dtype"};

@@ -10,26 +10,26 @@ namespace tenon {
 
 namespace {
 
-// Rows of the call that runs on this thread, and whose they are.
+// The pinned rows of the call that runs on this thread, and the id of their bank.
 struct Pin {
   at::Tensor rows;
   int64_t bank = 0;
 };
 Pin& pin_of_thread() { return per_thread<Pin>(); }
 
-using BankPin = at::Tensor(const at::Tensor&, int64_t);
-using BankTurn = at::Tensor(const at::Tensor&, const at::Tensor&, int64_t, int64_t, bool);
-using BankFinish = void(at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t, int64_t);
-using TrainLayer = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, const at::Tensor&, const at::Tensor&,
-                              int64_t, int64_t);
-using TrainFinish = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t, int64_t);
+using BankPinOp = at::Tensor(const at::Tensor&, int64_t);
+using BankTransformInputOp = at::Tensor(const at::Tensor&, const at::Tensor&, int64_t, int64_t, bool);
+using BankApplyOp = void(at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t, int64_t);
+using TrainLayerOp = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, const at::Tensor&,
+                                const at::Tensor&, int64_t, int64_t);
+using TrainFinishOp = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t, int64_t);
 
 template <class Signature>
 auto find(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
 }
 
-// Rows that a caller gave: those of a bank, which the model must have.
+// Throws UserError if the model has no bank or the tensor cannot be rows.
 void check_rows(const at::Tensor& rows, int64_t bank) {
   if (bank == 0)
     throw UserError(
@@ -45,7 +45,7 @@ void check_rows(const at::Tensor& rows, int64_t bank) {
                                           std::to_string(batch) + ". Give one name for each row of the batch.");
 }
 
-bool meets_bank(const Seam& seam) { return seam.bank != 0 && seam.bank == pin_of_thread().bank; }
+bool has_pinned_bank(const Seam& seam) { return seam.bank != 0 && seam.bank == pin_of_thread().bank; }
 
 }  // namespace
 
@@ -55,7 +55,7 @@ PinScope::PinScope(const at::Tensor& rows, int64_t bank, bool is_given)
     : before_(pin_of_thread().rows), bank_before_(pin_of_thread().bank) {
   if (is_given) check_rows(rows, bank);
   if (bank == 0 || (bank == pin_of_thread().bank && !is_given)) return;
-  static const auto op = find<BankPin>("tenon::bank_pin");
+  static const auto op = find<BankPinOp>("tenon::bank_pin");
   pin_of_thread().rows = op.call(rows, bank);
   pin_of_thread().bank = bank;
 }
@@ -71,32 +71,32 @@ at::Tensor Model::forward(const at::Tensor& input, const at::Tensor& mask, const
 
 at::Tensor Model::forward(const at::Tensor& input, const Rows& rows, const at::Tensor& mask, const at::Tensor& types) {
   models::PinScope pin(rows.entries, bank_, /*is_given=*/true);
-  bool has_batch = input.defined() && input.dim() > 0;  // Otherwise the family refuses the input.
+  bool has_batch = input.defined() && input.dim() > 0;  // Otherwise compute() refuses the input.
   if (has_batch && rows.entries.numel() != input.size(0)) refuse_count(rows, input.size(0));
   return compute(input, mask, types);
 }
 
 namespace models {
 
-at::Tensor turn(const Seam& seam, const at::Tensor& x) {
-  if (!meets_bank(seam)) return x;
-  static const auto op = find<BankTurn>("tenon::bank_turn");
-  return op.call(x, pin_of_thread().rows, seam.bank, seam.layer, /*lends=*/false);
+at::Tensor transform_input(const Seam& seam, const at::Tensor& x) {
+  if (!has_pinned_bank(seam)) return x;
+  static const auto op = find<BankTransformInputOp>("tenon::bank_transform_input");
+  return op.call(x, pin_of_thread().rows, seam.bank, seam.layer, /*may_alias=*/false);
 }
 
-at::Tensor finish(const Seam& seam, const at::Tensor& x, at::Tensor y) {
-  if (!meets_bank(seam)) return y;
-  static const auto op = find<BankFinish>("tenon::bank_finish_");
-  static const auto train = find<TrainFinish>("tenon::train_finish");
+at::Tensor apply_to_output(const Seam& seam, const at::Tensor& x, at::Tensor y) {
+  if (!has_pinned_bank(seam)) return y;
+  static const auto op = find<BankApplyOp>("tenon::bank_apply_");
+  static const auto train = find<TrainFinishOp>("tenon::train_finish");
   if (at::GradMode::is_enabled()) return train.call(y, x, pin_of_thread().rows, seam.trained, seam.bank, seam.layer);
   op.call(y, x, pin_of_thread().rows, seam.bank, seam.layer);
   return y;
 }
 
-bool trains(const Seam& seam) { return meets_bank(seam) && at::GradMode::is_enabled(); }
+bool records_gradients(const Seam& seam) { return has_pinned_bank(seam) && at::GradMode::is_enabled(); }
 
-at::Tensor train(const Seam& seam, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  static const auto op = find<TrainLayer>("tenon::train_layer");
+at::Tensor train_layer(const Seam& seam, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  static const auto op = find<TrainLayerOp>("tenon::train_layer");
   return op.call(x, weight, bias.defined() ? std::optional(bias) : std::nullopt, pin_of_thread().rows, seam.trained, seam.bank, seam.layer);
 }
 

@@ -1,12 +1,12 @@
-// How a layer asks for adapters. A call pins its rows once; layers find them by their thread.
+// How layers apply adapters. A call pins its rows once in a thread-local variable, where its layers find them.
 #pragma once
 
 #include <tenon/models.h>
 
 namespace tenon::models {
 
-// While it lives, layers of a bank's model find these rows on this thread. Rows that are not given by the caller, but those of calls that
-// are given none, do not count inside another scope of the same bank.
+// Pins rows for the layers of a bank's model on this thread until it is destroyed. Default rows (`is_given` is false) have no effect inside
+// another scope of the same bank.
 class PinScope {
  public:
   PinScope(const at::Tensor& rows, int64_t bank, bool is_given);
@@ -19,19 +19,20 @@ class PinScope {
   int64_t bank_before_;
 };
 
-// What a layer is to compute with instead of x, where no gradients are recorded; x itself without a bank.
-at::Tensor turn(const Seam& seam, const at::Tensor& x);
-// What adapters make of the layer's result y; y without a bank. For layers whose inputs no method turns this is all.
-at::Tensor finish(const Seam& seam, const at::Tensor& x, at::Tensor y);
-// Whether there is a bank and gradients are recorded; then `train` is the whole layer.
-bool trains(const Seam& seam);
-at::Tensor train(const Seam& seam, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+// Returns the input that a layer must use instead of x while no gradients are recorded; x itself if there is no bank.
+at::Tensor transform_input(const Seam& seam, const at::Tensor& x);
+// Returns the layer's result y with adapters applied; y itself if there is no bank. Norms and embeddings need only this, since they have no
+// input transforms.
+at::Tensor apply_to_output(const Seam& seam, const at::Tensor& x, at::Tensor y);
+// Whether there is a bank and gradients are recorded. Then train_layer computes the whole layer.
+bool records_gradients(const Seam& seam);
+at::Tensor train_layer(const Seam& seam, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
-// What the layer computes for the rows of this call; `base` is the layer itself, with this weight and, if it is defined, this bias.
+// Computes a layer with the adapters of this call. `base` computes the layer without adapters; `bias` may be undefined.
 template <class F>
 at::Tensor through_bank(const Seam& seam, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, F&& base) {
-  if (trains(seam)) return train(seam, x, weight, bias);
-  return finish(seam, x, base(turn(seam, x)));
+  if (records_gradients(seam)) return train_layer(seam, x, weight, bias);
+  return apply_to_output(seam, x, base(transform_input(seam, x)));
 }
 
 }  // namespace tenon::models

@@ -29,18 +29,18 @@ namespace models {
 
 namespace {
 
-struct Pair {
+struct DtypePair {
   formats::Dtype file;
   at::ScalarType tensor;
 };
-constexpr Pair kTypes[] = {{formats::Dtype::F64, at::kDouble}, {formats::Dtype::F32, at::kFloat}, {formats::Dtype::BF16, at::kBFloat16},
-                           {formats::Dtype::F16, at::kHalf},   {formats::Dtype::I64, at::kLong},  {formats::Dtype::I32, at::kInt},
-                           {formats::Dtype::U8, at::kByte},    {formats::Dtype::BOOL, at::kBool}};
+constexpr DtypePair kTypes[] = {{formats::Dtype::F64, at::kDouble},    {formats::Dtype::F32, at::kFloat},
+                                {formats::Dtype::BF16, at::kBFloat16}, {formats::Dtype::F16, at::kHalf},
+                                {formats::Dtype::I64, at::kLong},      {formats::Dtype::I32, at::kInt},
+                                {formats::Dtype::U8, at::kByte},       {formats::Dtype::BOOL, at::kBool}};
 
 std::string sizes_text(at::IntArrayRef sizes) { return c10::str(sizes); }
 
-// A view of the mapped file, which lives as long as any tensor over it. The file is mapped privately: writing to the tensor changes
-// the process's copy of the pages alone.
+// Returns a tensor over the mapped file, which it keeps alive. The mapping is private, so writes to the tensor do not reach the file.
 at::Tensor tensor_over(const formats::Weights::Located& found, at::ScalarType type) {
   const auto& view = found.tensor;
   void* data = const_cast<std::byte*>(view.data.data());
@@ -57,7 +57,7 @@ at::Tensor tensor_over(const formats::Weights::Located& found, at::ScalarType ty
 }  // namespace
 
 std::optional<at::ScalarType> scalar_type(formats::Dtype dtype) {
-  for (const Pair& pair : kTypes)
+  for (const DtypePair& pair : kTypes)
     if (pair.file == dtype) return pair.tensor;
   return std::nullopt;
 }
@@ -65,9 +65,10 @@ std::optional<at::ScalarType> scalar_type(formats::Dtype dtype) {
 namespace {
 
 formats::Dtype file_type(at::ScalarType type) {
-  for (const Pair& pair : kTypes)
+  for (const DtypePair& pair : kTypes)
     if (pair.tensor == type) return pair.file;
-  throw UserError(ErrorCode::format, std::string("tensors of type ") + c10::toString(type) + " cannot be saved");
+  throw UserError(ErrorCode::format,
+                  std::string("tensors of type ") + c10::toString(type) + " cannot be saved. Convert them to f32, bf16 or f16.");
 }
 
 }  // namespace
@@ -84,7 +85,7 @@ at::Tensor FileWeights::take(const std::string& name, at::IntArrayRef sizes) {
   if (!found) throw UserError(ErrorCode::format, "tensor \"" + name + "\" is missing from the model's files");
   if (found->tensor.shape != sizes.vec())
     throw UserError(ErrorCode::format, "tensor \"" + name + "\" has shape " + sizes_text(found->tensor.shape) +
-                                           " where config.json asks for " + sizes_text(sizes));
+                                           " where config.json requires " + sizes_text(sizes));
   auto type = scalar_type(found->tensor.dtype);
   if (!type)
     throw UserError(ErrorCode::format, "tensor \"" + name + "\" is of type " + formats::dtype_name(found->tensor.dtype) +
@@ -94,11 +95,12 @@ at::Tensor FileWeights::take(const std::string& name, at::IntArrayRef sizes) {
   return type_ && out.is_floating_point() ? out.to(*type_) : out;
 }
 
-void FileWeights::refuse_rest(const std::regex& nothing, const std::set<std::string>& elsewhere) const {
+void FileWeights::refuse_rest(const std::regex& ignored, const std::set<std::string>& elsewhere) const {
   for (size_t i = 0; i < files_.size(); ++i) {
     std::string name(files_.at(i).tensor.name);
-    if (taken_.contains(name) || elsewhere.contains(name) || std::regex_match(name, nothing)) continue;
-    throw UserError(ErrorCode::format, "tensor \"" + name + "\" of the model's files belongs to no layer that config.json asks for");
+    if (taken_.contains(name) || elsewhere.contains(name) || std::regex_match(name, ignored)) continue;
+    throw UserError(ErrorCode::format,
+                    "tensor \"" + name + "\" of the model's files does not belong to a layer that config.json describes");
   }
 }
 

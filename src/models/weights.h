@@ -1,4 +1,4 @@
-// Weights by name out of the files of a model directory, each taken once and where it lies.
+// Weights by name from the files of a model directory. Each is taken once, without a copy.
 #pragma once
 
 #include <tenon/family.h>
@@ -17,8 +17,8 @@ class FileWeights : public Weights::Source {
 
   bool has(const std::string& name) override { return files_.find(name).has_value(); }
   at::Tensor take(const std::string& name, at::IntArrayRef sizes) override;
-  // Throws if the files hold what nobody took, but for what matches or is listed.
-  void refuse_rest(const std::regex& nothing, const std::set<std::string>& elsewhere) const;
+  // Throws UserError if a tensor of the files was not taken, unless it matches `ignored` or is in `elsewhere`.
+  void refuse_rest(const std::regex& ignored, const std::set<std::string>& elsewhere) const;
 
  private:
   formats::Weights files_;
@@ -26,9 +26,9 @@ class FileWeights : public Weights::Source {
   std::set<std::string, std::less<>> taken_;
 };
 
-// The type of a tensor in a file; nothing if libtorch computes with no such type.
+// Returns libtorch's type for a file's type; empty if libtorch has none.
 std::optional<at::ScalarType> scalar_type(formats::Dtype dtype);
-// A contiguous tensor as a file has it.
+// Returns a contiguous tensor as an entry of a safetensors file.
 formats::TensorView view_of(const std::string& name, const at::Tensor& tensor);
 
 }  // namespace tenon::models

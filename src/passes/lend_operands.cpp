@@ -10,7 +10,7 @@ namespace tenon::passes {
 
 namespace {
 
-constexpr size_t kLends = 4;  // the argument of bank_turn that allows it
+constexpr size_t kLends = 4;  // the argument of bank_transform_input that allows it
 
 // The node that looks at a value or at views of it, if there is one alone and it writes nothing.
 const ir::Node* only_reader(const ir::Graph& graph, ir::ValueId id) {
@@ -39,11 +39,11 @@ const ir::Node* only_reader(const ir::Graph& graph, ir::ValueId id) {
 size_t lend_operands(ir::Graph& graph) {
   size_t changes = 0;
   for (ir::Node& node : graph.nodes) {
-    const bool* lends = node.op == "tenon::bank_turn" ? ir::constant<bool>(node, kLends) : nullptr;
+    const bool* lends = node.op == "tenon::bank_transform_input" ? ir::constant<bool>(node, kLends) : nullptr;
     if (!lends || *lends || ir::only_result(node) == ir::kNoValue) continue;
     const ir::Node* reader = only_reader(graph, ir::only_result(node));
     bool has_finish = reader && std::any_of(reader + 1, std::as_const(graph.nodes).data() + graph.nodes.size(), [&](const ir::Node& later) {
-                        if (later.op != "tenon::bank_finish_" || ir::operand(later, 1) != ir::operand(node, 0)) return false;
+                        if (later.op != "tenon::bank_apply_" || ir::operand(later, 1) != ir::operand(node, 0)) return false;
                         bool is_same = later.args[3] == node.args[2] && later.args[4] == node.args[3];  // bank and layer
                         for (ir::ValueId y = ir::operand(later, 0); is_same && y != ir::kNoValue; y = graph.values[y].alias_of)
                           if (y == ir::only_result(*reader)) return true;

@@ -1,5 +1,5 @@
-// Lets `tenon::bank_turn` hand back its operand where there is nothing to turn, instead of a copy: where the result is only looked
-// at, once, before the `tenon::bank_finish_` of the same layer, which looks at the operand. So the operand outlives the result.
+// Lets `tenon::bank_transform_input` hand back its operand where there is nothing to turn, instead of a copy: where the result is only
+// looked at, once, before the `tenon::bank_apply_` of the same layer, which looks at the operand. So the operand outlives the result.
 #pragma once
 
 #include "ir/graph/graph.h"

@@ -1,5 +1,5 @@
-// What a bank and its model must refuse, and what must work at the edges: adapters_checks NAME BASE ADAPTER_1 ADAPTER_2 runs the check of
-// that name and prints what went wrong. tests/adapters_py/test_checks.py runs all of them on a tiny Llama with two LoRA adapters.
+// Checks of errors and edge cases of banks: adapters_checks NAME BASE ADAPTER_1 ADAPTER_2 runs the check of that name and prints its
+// failures. tests/adapters_py/test_checks.py runs all of them on a tiny Llama with two LoRA adapters.
 #include <tenon/adapters.h>
 #include <tenon/generate.h>
 #include <torch/torch.h>
@@ -30,14 +30,14 @@ void expect_equal(const at::Tensor& got, const at::Tensor& expected, const std::
   if (!at::allclose(got, expected, 1e-4, 1e-5)) fail(what + " differs by " + std::to_string((got - expected).abs().max().item<double>()));
 }
 
-// The call must throw a UserError whose text has all of these parts.
+// The call must throw a UserError whose text contains all fragments.
 template <class F>
-void expect_refusal(const std::string& what, std::initializer_list<const char*> parts, F&& call) {
+void expect_refusal(const std::string& what, std::initializer_list<const char*> fragments, F&& call) {
   try {
     call();
   } catch (const UserError& error) {
-    for (const char* part : parts)
-      if (std::string(error.what()).find(part) == std::string::npos) fail(what + ": \"" + part + "\" is not in: " + error.what());
+    for (const char* fragment : fragments)
+      if (std::string(error.what()).find(fragment) == std::string::npos) fail(what + ": \"" + fragment + "\" is not in: " + error.what());
     return;
   } catch (const std::exception& error) {
     return fail(what + ": not a UserError: " + error.what());
@@ -80,7 +80,7 @@ void rows_of_another_model(const Paths& paths) {
   expect_refusal("a model without a bank", {"no bank"}, [&] { bare->forward(some_ids(), rows); });
 }
 
-// An adapter takes the place of one that was removed 65,536 changes ago.
+// A new adapter is loaded 65,536 changes after another one was removed; rows of the removed one must still be refused.
 void rows_after_many_changes(const Paths& paths) {
   torch::NoGradGuard no_grad;
   auto model = load_model(paths.base);
@@ -139,10 +139,10 @@ void wrong_inputs(const Paths& paths) {
   auto compiled = compile(model, {.backend = "eager"});
   at::Tensor ids = some_ids();
   for (int i = 0; i < 3; ++i) compiled(ids);
-  auto refuse = [&](const std::string& what, std::initializer_list<const char*> parts, const at::Tensor& input,
+  auto refuse = [&](const std::string& what, std::initializer_list<const char*> fragments, const at::Tensor& input,
                     const at::Tensor& mask = {}) {
-    expect_refusal(what, parts, [&] { model->forward(input, mask); });
-    expect_refusal(what + ", compiled", parts, [&] { compiled(input, mask); });
+    expect_refusal(what, fragments, [&] { model->forward(input, mask); });
+    expect_refusal(what + ", compiled", fragments, [&] { compiled(input, mask); });
   };
   refuse("floats", {"input must be token ids", "Float"}, ids.to(at::kFloat));
   refuse("one dimension", {"input must be token ids", "[7]"}, ids[0]);
@@ -170,7 +170,7 @@ void scale_while_merged(const Paths& paths) {
   bank.set_scale("a", 3);
 }
 
-// Parameters of adapters are given new data in the way of torch::nn::utils.
+// torch::nn::utils gives new data to the parameters of an adapter.
 void vector_to_parameters(const Paths& paths) {
   auto model = load_model(paths.base);
   Bank bank(model);
@@ -229,10 +229,10 @@ void autograd_grad(const Paths& paths) {
   };
   check("eager", [&] { return model->forward(ids, rows); });
   for (int i = 0; i < 4; ++i) check("compiled", [&] { return compiled(ids, rows); });
-  int heard = 0;
-  parameters[0].register_hook([&](const at::Tensor&) { ++heard; });
+  int hook_calls = 0;
+  parameters[0].register_hook([&](const at::Tensor&) { ++hook_calls; });
   model->forward(ids, rows).sum().backward();
-  if (heard != 1) fail("a hook on a parameter was not called");
+  if (hook_calls != 1) fail("a hook on a parameter was not called");
 }
 
 const std::map<std::string, void (*)(const Paths&)> kChecks = {

@@ -1,6 +1,6 @@
-// Batches whose rows have different methods: adapters_mixture BASE BACKEND ADAPTER... In every batch each row is compared with what its
-// adapter gives alone, each adapter's gradients with those of its rows alone, and one row's bits with those it had beside others.
-// Prints what went wrong and how much was recorded after the first calls.
+// Batches that mix adapters of different methods: adapters_mixture BASE BACKEND ADAPTER... Each sample is compared with its result alone,
+// each adapter's gradients with those of its samples alone, and a sample's bits with those in another batch. Prints failures and the number
+// of recordings after the first calls.
 #include <ATen/core/grad_mode.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/cat.h>
@@ -37,13 +37,13 @@ class Mixture {
     std::vector<std::string> rows = draw_rows();
     at::Tensor got = run_(ids, bank_.rows(rows)).clone();
     for (int64_t i = 0; i < kRows; ++i) compare(got[i], alone(ids, rows, i), "a row of " + name_of(rows, i));
-    // The first half of the rows stays, all others change.
+    // The first half of the samples stays, all others change.
     at::Tensor other = at::cat({ids.narrow(0, 0, kRows / 2), draw_ids().narrow(0, 0, kRows / 2)});
-    std::vector<std::string> beside = draw_rows();
-    std::copy(rows.begin(), rows.begin() + kRows / 2, beside.begin());
-    at::Tensor again = run_(other, bank_.rows(beside));
+    std::vector<std::string> other_names = draw_rows();
+    std::copy(rows.begin(), rows.begin() + kRows / 2, other_names.begin());
+    at::Tensor again = run_(other, bank_.rows(other_names));
     for (int64_t i = 0; i < kRows / 2; ++i)
-      if (!again[i].equal(got[i])) fail("a row of " + name_of(rows, i) + " depends on who is beside it");
+      if (!again[i].equal(got[i])) fail("a row of " + name_of(rows, i) + " depends on the other rows of the batch");
   }
 
   void train() {
@@ -94,10 +94,11 @@ class Mixture {
     return out;
   }
 
-  // Alone is libtorch, mixed may be kernels of our own, which round otherwise: hundreds of times where a gradient's sum cancels.
+  // A sample alone is computed by libtorch, a mixed batch possibly by Tenon's kernels, which round differently. Cancellation in a
+  // gradient's sum can amplify the difference by a factor of several hundred.
   void compare(const at::Tensor& got, const at::Tensor& expected, const std::string& what) {
-    double most = (got - expected).abs().max().item<double>(), bound = 1e-4 * std::max(1e-3, expected.abs().max().item<double>());
-    if (!(most <= bound)) fail(what + " is off by " + std::to_string(most) + " where " + std::to_string(bound) + " is allowed");
+    double error = (got - expected).abs().max().item<double>(), bound = 1e-4 * std::max(1e-3, expected.abs().max().item<double>());
+    if (!(error <= bound)) fail(what + " is off by " + std::to_string(error) + " where " + std::to_string(bound) + " is allowed");
   }
   void fail(const std::string& text) {
     ++wrong_;

@@ -1,4 +1,4 @@
-// Tensors from and to safetensors files, for the programs of this folder.
+// Reads and writes safetensors files for the programs of this folder.
 #pragma once
 
 #include <ATen/ops/empty.h>

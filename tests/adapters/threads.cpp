@@ -1,5 +1,6 @@
-// Two threads call while another one loads, replaces and removes: adapters_threads BASE SECONDS ADAPTER ADAPTER ADAPTER. The first adapter
-// stays; a name "hot" is the second or the third or nobody's. Every answer must be one of those that are right at some moment of its call.
+// Two threads call a model while another thread loads, replaces and removes adapters: adapters_threads BASE SECONDS ADAPTER ADAPTER
+// ADAPTER. The first adapter stays loaded; the name "hot" is the second one, the third one or not loaded. Every result must be correct for
+// some moment of its call.
 #include <ATen/core/grad_mode.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/randint.h>
@@ -24,7 +25,7 @@ int main(int count, char** arguments) try {
   Bank bank(model);
   auto run = compile(model, {.fullgraph = true});
   bank.load("stays", arguments[3]);
-  std::vector<at::Tensor> right;  // with the second, with the third
+  std::vector<at::Tensor> right;  // The results with the second and with the third adapter.
   for (int i : {4, 5}) {
     bank.load("hot", arguments[i]);
     for (int k = 0; k < 4; ++k) run(input, bank.rows({"stays", "hot", kBase, "hot"}));

@@ -1,4 +1,4 @@
-// Runs the operations of a bank on a base and two adapters, and writes what each call gives: tests/adapters_py compares it with PEFT.
+// Runs the operations of a bank on a base and two adapters, and writes the results; tests/adapters_py compares them with PEFT.
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/TensorOperators.h>
@@ -25,7 +25,7 @@ using Outputs = std::map<std::string, at::Tensor>;
 const std::vector<std::string> kBoth = {"adapter_1", "adapter_2"};
 const std::vector<std::string> kMixed = {kBase, "adapter_1", "adapter_2", "adapter_1"};
 
-// Everything that no gradient is asked for.
+// Runs everything that needs no gradients.
 template <class F>
 void infer(F& compiled, Bank& bank, const at::Tensor& input, const std::vector<std::string>& directories, const std::string& out,
            Outputs& outputs) {
@@ -33,7 +33,7 @@ void infer(F& compiled, Bank& bank, const at::Tensor& input, const std::vector<s
   auto take = [&](const std::string& name) { outputs["out." + name] = compiled(input).clone(); };
   for (int i = 0; i < 4; ++i) take("base");
   Rows base = bank.rows({kBase, kBase, kBase, kBase});
-  for (int i = 0; i < 4; ++i) compiled(input, base);  // another set of arguments
+  for (int i = 0; i < 4; ++i) compiled(input, base);  // Records the call with rows as well.
   size_t graphs = stats().graphs, recorded = stats().recorded;
   for (size_t i = 0; i < kBoth.size(); ++i) bank.load(kBoth[i], directories[i]);
   take("loaded");
@@ -53,7 +53,7 @@ void infer(F& compiled, Bank& bank, const at::Tensor& input, const std::vector<s
     std::printf("%s\n", error.what());
   }
   outputs["out.mixed"] = compiled(input, bank.rows(kMixed)).clone();
-  // A row does not depend on who is beside it.
+  // A sample's result does not depend on the other samples of the batch.
   outputs["out.beside"] = compiled(input, bank.rows({"adapter_2", "adapter_1", kBase, "adapter_1"})).clone();
   outputs["out.joined"] = compiled(input, bank.rows({"adapter_1", "adapter_1", "adapter_1", "adapter_1"})).clone();
   auto must_fail = [&](const char* what, auto&& f) {
@@ -64,7 +64,7 @@ void infer(F& compiled, Bank& bank, const at::Tensor& input, const std::vector<s
     }
     std::printf("not refused: %s\n", what);
   };
-  must_fail("a scale that is none", [&] { bank.set_scale("adapter_1", std::nan("")); });
+  must_fail("a scale of NaN", [&] { bank.set_scale("adapter_1", std::nan("")); });
   must_fail("merging twice", [&] { bank.merge({"adapter_1", "adapter_1"}); });
   bank.use("adapter_1");
   try {
@@ -92,7 +92,7 @@ void infer(F& compiled, Bank& bank, const at::Tensor& input, const std::vector<s
   take("swapped");
   bank.load("adapter_1", directories[0]);
   size_t recorded_then = stats().recorded - recorded, graphs_then = stats().graphs - graphs;
-  must_fail("rows of an adapter that is gone, with another in its place", [&] { compiled(input, old); });
+  must_fail("rows of a removed adapter whose name was loaded again", [&] { compiled(input, old); });
   must_fail("three rows", [&] { compiled(input, bank.rows({kBase, kBase, kBase})); });
   must_fail("no rows", [&] { compiled(input, bank.rows({})); });
   must_fail("one row for four", [&] { compiled(input, bank.rows({kBase})); });
@@ -131,7 +131,7 @@ void train(F& compiled, Bank& bank, const at::Tensor& input, Outputs& outputs) {
   outputs["out.trained"] = compiled(input, bank.rows(kMixed)).clone();
 }
 
-// load BASE ADAPTER: what is said to it.
+// load BASE ADAPTER: prints "loaded", or fails with the error.
 int load(char** arguments) {
   auto model = load_model(arguments[0]);
   Bank bank(model);
@@ -140,7 +140,7 @@ int load(char** arguments) {
   return 0;
 }
 
-// use BASE INPUT ADAPTER OUT refuse|warn: what the adapter gives, and the adapter saved again.
+// use BASE INPUT ADAPTER OUT refuse|warn: writes the model's result with the adapter, and saves the adapter.
 int use(char** arguments) {
   at::NoGradGuard no_grad;
   auto model = load_model(arguments[0]);
@@ -154,7 +154,8 @@ int use(char** arguments) {
   return 0;
 }
 
-// patterns FILE: JSON, a list of [pattern, text]. Prints a line for each: what re.match and re.fullmatch of Python give, or the refusal.
+// patterns FILE: reads a JSON list of [pattern, text]. Prints a line for each: the results of Python's re.match and re.fullmatch, or the
+// error.
 int patterns(char** arguments) {
   std::ifstream file(arguments[0]);
   for (const auto& pair : nlohmann::json::parse(file)) {
@@ -169,7 +170,7 @@ int patterns(char** arguments) {
   return 0;
 }
 
-// combine BASE INPUT ADAPTER_1 ADAPTER_2 OUT TYPE WEIGHT_1 WEIGHT_2 DENSITY SIGN: a weighted sum, and what it gives.
+// combine BASE INPUT ADAPTER_1 ADAPTER_2 OUT TYPE WEIGHT_1 WEIGHT_2 DENSITY SIGN: writes a weighted sum and the model's result with it.
 int combine(char** arguments) {
   at::NoGradGuard no_grad;
   auto model = load_model(arguments[0]);
@@ -187,7 +188,7 @@ int combine(char** arguments) {
   return 0;
 }
 
-// train BASE ADAPTER: what is said to it.
+// train BASE ADAPTER: prints "trains", or fails with the error.
 int train(char** arguments) {
   auto model = load_model(arguments[0]);
   Bank bank(model);
@@ -197,7 +198,7 @@ int train(char** arguments) {
   return 0;
 }
 
-// ranks BASE INPUT ADAPTER OUT BACKEND STEPS: trains an AdaLoRA adapter by plain steps down its gradients, and saves it.
+// ranks BASE INPUT ADAPTER OUT BACKEND STEPS: trains an AdaLoRA adapter by plain gradient descent and saves it.
 int ranks(char** arguments) {
   auto model = load_model(arguments[0]);
   at::Tensor input = read_tensors(arguments[1]).at("input");

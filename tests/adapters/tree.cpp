@@ -1,5 +1,5 @@
-// A tree of torch::nn modules with a bank: adapters_tree WEIGHTS INPUTS ADAPTER_1 ADAPTER_2 OUT BACKEND. tests/adapters_py has the same
-// tree in Python, with PEFT.
+// A tree of torch::nn modules with a bank: adapters_tree WEIGHTS INPUTS ADAPTER_1 ADAPTER_2 OUT BACKEND. tests/adapters_py/test_trees.py
+// compares it with the same tree in Python with PEFT.
 #include <tenon/adapters.h>
 #include <tenon/control.h>
 #include <torch/torch.h>
@@ -50,7 +50,7 @@ int main(int count, char** arguments) try {
   }
   at::Tensor input = read_tensors(arguments[2]).at("input");
   Options options{.backend = arguments[6], .fullgraph = true};
-  // A function of before, which must see that there is a bank, and that there is none any more.
+  // A function that was compiled before the bank exists must notice when the bank is made and when it is destroyed.
   auto early = compile(net, {.backend = arguments[6], .trust = Trust::pure});
   auto call_early = [&] {
     torch::NoGradGuard no_grad;
@@ -96,7 +96,7 @@ int main(int count, char** arguments) try {
   }
   bank.use("adapter_1");
   outputs["out.early_1"] = call_early();
-  // The base requires gradients, as torch::nn has it. What needs a frozen one says so; by default training freezes it.
+  // Parameters of torch::nn require gradients by default. Methods that need a frozen base throw an error; train() freezes it by default.
   bank.train(both, {.freeze_base = false});
   try {
     auto scope = bank.scope(bank.rows(mixed));

@@ -1,7 +1,7 @@
-// Random operations on a bank under a compiled model, each call compared with a model that was just loaded and knows one thing at a time:
-// adapters_walk stays|dies BASE OPERATIONS SEED ADAPTER... Prints what went wrong and how much was recorded after the first calls.
-// With `dies` the bank is now and then destroyed and made again. Rows are kept for later in both: they must give what their adapters give
-// as long as bank and adapters exist, and be refused ever after.
+// Random operations on the bank of a compiled model: adapters_walk stays|dies BASE OPERATIONS SEED ADAPTER... Each call is compared with a
+// freshly loaded model that has only the adapters of that call. Prints failures and the number of recordings after the first calls. With
+// `dies` the bank is sometimes destroyed and made again. Rows are kept for later calls: they must work as long as their bank and adapters
+// exist, and be refused afterwards.
 #include <ATen/core/grad_mode.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/randint.h>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr int64_t kRows = 4, kLength = 6;
 
-// What an adapter of that directory gives for the input, by a model that has nothing else.
+// Computes the result for the input with a model that has only the given adapters.
 class Oracle {
  public:
   Oracle(const std::string& base, at::Tensor input) : model_(load_model(base)), input_(std::move(input)) {}
@@ -73,7 +73,7 @@ class Walk {
   }
   ~Walk() { std::filesystem::remove_all(trained_); }
 
-  // Every kind of call, and the largest adapters, once.
+  // Makes every kind of call, with the largest adapters, so that later calls need no recording.
   void warm_up() {
     for (int i = 0; i < 4; ++i) call(), call_rows();
     std::vector<std::string> all;
@@ -131,12 +131,12 @@ class Walk {
   size_t wrong() const { return wrong_; }
 
  private:
-  struct Loaded {
+  struct LoadedName {
     std::string directory;
     double scale = 1;
-    size_t birth = 0;  // Number of the load that made the name known; loading it again keeps rows valid.
+    size_t birth = 0;  // Identifies the load that introduced the name; loading it again keeps rows valid.
   };
-  struct Kept {
+  struct KeptRows {
     Rows rows;
     std::vector<std::string> names;
     std::vector<size_t> births;
@@ -156,7 +156,7 @@ class Walk {
     std::string directory = any(directories_);
     try {
       bank_->load(name, directory);
-    } catch (const UserError&) {  // it does not go with what is used beside it
+    } catch (const UserError&) {  // The adapter cannot be used together with the active ones.
       return;
     }
     size_t birth = loaded_.contains(name) ? loaded_[name].birth : ++births_;
@@ -210,7 +210,7 @@ class Walk {
     call();
   }
 
-  // One step of plain descent on one row of one or two adapters.
+  // Makes one step of gradient descent on one or two adapters.
   void train() {
     if (loaded_.empty() || !merged_.empty()) return;
     std::set<std::string> names = {any(loaded_).first, any(loaded_).first};
@@ -232,7 +232,7 @@ class Walk {
     bank_->train({});
   }
 
-  // What must not work leaves all as it was.
+  // Invalid operations must be refused and change nothing.
   void refuse() {
     auto must = [&](auto&& f) {
       try {
@@ -253,8 +253,8 @@ class Walk {
     at::NoGradGuard no_grad;
     at::Tensor out = run_(input_);
     std::vector<std::pair<std::string, double>> adapters;
-    if (!merged_.empty()) adapters = parts(merged_);
-    else if (!disabled_) adapters = parts(used_);
+    if (!merged_.empty()) adapters = directories_of(merged_);
+    else if (!disabled_) adapters = directories_of(used_);
     compare(out, oracle_(adapters), "call");
   }
 
@@ -279,7 +279,7 @@ class Walk {
     else kept_[random_() % kept_.size()] = {bank_->rows(names), names, births, banks_};
   }
 
-  bool are_valid(const Kept& kept) const {
+  bool are_valid(const KeptRows& kept) const {
     bool is_valid = kept.bank == banks_;
     for (size_t i = 0; is_valid && i < kept.names.size(); ++i) {
       if (kept.names[i] == kBase) continue;
@@ -298,16 +298,16 @@ class Walk {
         ++refused_;
         return;
       }
-      fail(std::string(what) + " were answered");
+      fail(std::string(what) + " were not refused");
     };
     must_refuse(other_bank_.rows({"n0", kBase, kBase, kBase}), "rows of another model");
     if (kept_.empty()) return;
-    const Kept& kept = kept_[random_() % kept_.size()];
+    const KeptRows& kept = kept_[random_() % kept_.size()];
     if (!are_valid(kept)) return must_refuse(kept.rows, "rows of a bank or an adapter that is gone");
     if (merged_.empty()) compare(run_(input_, kept.rows), kept.names, "kept rows");
   }
 
-  // The model has no bank for a moment, in which it is the base, and then one that knows nothing of the old one's adapters.
+  // Destroys the bank, after which the model must compute the base, and makes a new one without the old adapters.
   void make_bank_again() {
     if (!dies_) return;
     disabled_.reset();
@@ -320,7 +320,7 @@ class Walk {
     call();
   }
 
-  std::vector<std::pair<std::string, double>> parts(const std::vector<std::string>& names) {
+  std::vector<std::pair<std::string, double>> directories_of(const std::vector<std::string>& names) {
     std::vector<std::pair<std::string, double>> out;
     for (const std::string& name : names) out.emplace_back(loaded_.at(name).directory, loaded_.at(name).scale);
     return out;
@@ -331,15 +331,15 @@ class Walk {
     at::Tensor expected = at::zeros_like(got);
     for (int64_t i = 0; i < kRows; ++i) {
       const std::string& name = rows[static_cast<size_t>(i)];
-      expected[i].copy_(oracle_(name == kBase ? std::vector<std::pair<std::string, double>>() : parts({name}))[i]);
+      expected[i].copy_(oracle_(name == kBase ? std::vector<std::pair<std::string, double>>() : directories_of({name}))[i]);
     }
     compare(got, expected, what);
   }
 
   void compare(const at::Tensor& got, const at::Tensor& expected, const char* what) {
     ++calls_;
-    double most = (got - expected).abs().max().item<double>(), bound = 2e-5 * std::max(1.0, expected.abs().max().item<double>());
-    if (!(most <= bound)) fail(std::string(what) + ": off by " + std::to_string(most));
+    double error = (got - expected).abs().max().item<double>(), bound = 2e-5 * std::max(1.0, expected.abs().max().item<double>());
+    if (!(error <= bound)) fail(std::string(what) + ": off by " + std::to_string(error));
   }
   void fail(const std::string& text) {
     ++wrong_;
@@ -357,10 +357,10 @@ class Walk {
   at::Tensor input_;
   Oracle oracle_;
   std::string trained_;
-  std::map<std::string, Loaded> loaded_;
+  std::map<std::string, LoadedName> loaded_;
   std::vector<std::string> used_, merged_;
   std::optional<Bank::Disabled> disabled_;
-  std::vector<Kept> kept_;
+  std::vector<KeptRows> kept_;
   size_t banks_ = 0, births_ = 0;
   size_t calls_ = 0, refused_ = 0, wrong_ = 0, trainings_ = 0;
 };

@@ -1,7 +1,7 @@
-// models_tool: loads a model directory and runs it, for tests that compare with Transformers.
-//   logits DIR IN OUT eager|native [TYPE]   tensors input, mask, types of IN; OUT gets logits
-//   generate DIR IN OUT                     JSON: {"calls": [{"prompts": …, options …}, …]} in, tokens and counts out
-//   copy DIR OUT SHARD_BYTES
+// models_tool loads a model directory and runs it, for tests that compare with Transformers:
+//   logits DIR IN OUT eager|native [TYPE]   reads the tensors input, mask and types from IN; writes logits to OUT
+//   generate DIR IN OUT                     reads JSON {"calls": [{"prompts": …, options …}, …]}; writes tokens and counts
+//   copy DIR OUT SHARD_BYTES                saves the model again
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 #include <tenon/generate.h>

@@ -1,4 +1,4 @@
-// AdaLoRA: LoRA with a factor a rank, of which training takes some away.
+// AdaLoRA: LoRA with one factor per rank, whose training prunes ranks.
 #pragma once
 
 #include <map>
@@ -14,19 +14,19 @@ struct AdaloraConfig {
 
   int64_t first_rank;
   double scale;
-  std::map<std::string, int64_t> left;  // of the ranks, by path; empty: all
+  std::map<std::string, int64_t> remaining;  // The number of remaining ranks by path; a path that is missing has all of them.
 
-  // Of training (schedule.h). Ranks begin to go behind step `tinit`, every `delta_t` steps, and all that go are gone `tfinal` steps before
-  // the last. 0 steps in all: the configuration does not say.
+  // Parameters of training (schedule.h). Ranks are pruned every `delta_t` steps after step `tinit`; pruning ends `tfinal` steps before the
+  // last one. `total_step` is 0 if the configuration does not set it.
   int64_t target_rank, tinit, tfinal, delta_t, total_step;
   double beta1, beta2, orthogonal_weight;
 };
 
-AdaloraConfig adalora_config(const Adapter& adapter);  // refuses other methods
-PartPointer make_adalora(at::Tensor a, at::Tensor e, at::Tensor b, double scale);
-Loaded load_adalora(const formats::Config& config, Files& files, const Chosen& chosen);
+AdaloraConfig adalora_config(const Adapter& adapter);  // Throws UserError for other methods.
+LayerAdapterPointer make_adalora(at::Tensor a, at::Tensor e, at::Tensor b, double scale);
+LoadedAdapter load_adalora(const formats::Config& config, Files& files, const ChosenLayers& chosen);
 
-// Tensors and configuration as they are saved: without the ranks that training took away.
-void leave_ranks(const Adapter& adapter, std::map<std::string, at::Tensor>& tensors, std::string& config);
+// Removes pruned ranks from the tensors and the configuration before they are saved.
+void drop_pruned_ranks(const Adapter& adapter, std::map<std::string, at::Tensor>& tensors, std::string& config);
 
 }  // namespace tenon::adapters

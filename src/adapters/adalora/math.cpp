@@ -6,21 +6,21 @@ namespace tenon::adapters {
 
 namespace {
 
-class Adalora : public PartOf<Adalora, Delta> {
+class Adalora : public Cloneable<Adalora, Delta> {
  public:
   Adalora(at::Tensor a, at::Tensor e, at::Tensor b, double scale) : a_(std::move(a)), e_(std::move(e)), b_(std::move(b)), scale_(scale) {}
 
-  std::vector<Slot> slots() override { return {{"lora_A", &a_}, {"lora_E", &e_}, {"lora_B", &b_}}; }
+  std::vector<TensorField> tensor_fields() override { return {{"lora_A", &a_}, {"lora_E", &e_}, {"lora_B", &b_}}; }
   bool has_low_rank() const override { return a_.scalar_type() == at::kFloat; }
   LowRank low_rank(double factor) const override { return {a_, b_, e_, {}, scale_ * factor}; }
 
  protected:
   at::Tensor delta(const Layer& layer) const override {
     at::Tensor out = b_.matmul(a_ * e_) * scale_;
-    return layer.kind == Kind::conv2d ? out.view(layer.base.weight.sizes()) : out;
+    return layer.kind == LayerKind::conv2d ? out.view(layer.base.weight.sizes()) : out;
   }
 
-  void settle() override { a_ = by_columns(a_), b_ = by_columns(b_); }
+  void prepack() override { a_ = to_column_major(a_), b_ = to_column_major(b_); }
 
  private:
   at::Tensor a_, e_, b_;
@@ -29,7 +29,7 @@ class Adalora : public PartOf<Adalora, Delta> {
 
 }  // namespace
 
-PartPointer make_adalora(at::Tensor a, at::Tensor e, at::Tensor b, double scale) {
+LayerAdapterPointer make_adalora(at::Tensor a, at::Tensor e, at::Tensor b, double scale) {
   return std::make_shared<Adalora>(std::move(a), std::move(e), std::move(b), scale);
 }
 

@@ -24,58 +24,61 @@ std::string path_of(const std::string& name) { return name.substr(0, name.rfind(
 void Schedule::advance(const Parameters& parameters, int64_t step) {
   at::NoGradGuard no_grad;
   int64_t last = config_.total_step - config_.tfinal;
-  if (step < last) feel(parameters);
+  if (step < last) update_sensitivity(parameters);
   bool is_due = step > config_.tinit && step % config_.delta_t == 0;
   if (step < last && !is_due) return;
   if (step <= last) choose(step);
-  if (step == last) felt_.clear();
+  if (step == last) sensitivity_.clear();
   for (const auto& [name, tensor] : parameters)
     if (auto kept = kept_.find(path_of(name)); kept != kept_.end() && name.ends_with(kE))
       for (size_t i = 0; i < kept->second.size(); ++i)
         if (!kept->second[i]) at::Tensor(tensor.select(0, static_cast<int64_t>(i))).zero_();
 }
 
-void Schedule::feel(const Parameters& parameters) {
+void Schedule::update_sensitivity(const Parameters& parameters) {
   for (const auto& [name, tensor] : parameters) {
     if (!is_factor(name)) continue;
     if (!tensor.grad().defined())
-      throw UserError(ErrorCode::adapter, name + " has no gradient; ranks are chosen after backward and before gradients are cleared");
+      throw UserError(ErrorCode::adapter,
+                      name + " has no gradient. Call allocate_ranks() after backward() and before gradients are cleared.");
     at::Tensor now = (tensor * tensor.grad()).abs();
-    Felt& felt = felt_[name];
-    if (!felt.mean.defined()) felt = {at::zeros_like(now), at::zeros_like(now)};
-    felt.mean = felt.mean * config_.beta1 + now * (1 - config_.beta1);
-    felt.spread = felt.spread * config_.beta2 + (now - felt.mean).abs() * (1 - config_.beta2);
+    Sensitivity& sensitivity = sensitivity_[name];
+    if (!sensitivity.mean.defined()) sensitivity = {at::zeros_like(now), at::zeros_like(now)};
+    sensitivity.mean = sensitivity.mean * config_.beta1 + now * (1 - config_.beta1);
+    sensitivity.uncertainty = sensitivity.uncertainty * config_.beta2 + (now - sensitivity.mean).abs() * (1 - config_.beta2);
   }
 }
 
 int64_t Schedule::budget(int64_t step, int64_t all, int64_t layers) const {
   if (step <= config_.tinit) return all;
   int64_t least = config_.target_rank * layers, steps = config_.total_step - config_.tfinal - config_.tinit;
-  double left = 1 - static_cast<double>(step - config_.tinit) / static_cast<double>(steps);
-  return static_cast<int64_t>(static_cast<double>(all - least) * (left * left * left) + static_cast<double>(least));
+  double fraction = 1 - static_cast<double>(step - config_.tinit) / static_cast<double>(steps);
+  return static_cast<int64_t>(static_cast<double>(all - least) * (fraction * fraction * fraction) + static_cast<double>(least));
 }
 
 void Schedule::choose(int64_t step) {
-  // A rank of a layer is felt by its factor, and on average by its row of A and its column of B.
+  // The importance of a rank is the sensitivity of its factor plus the means over its row of A and its column of B.
   std::map<std::string, at::Tensor> by_layer;
-  for (const auto& [name, felt] : felt_) {
-    at::Tensor score = felt.mean * felt.spread;
+  for (const auto& [name, sensitivity] : sensitivity_) {
+    at::Tensor score = sensitivity.mean * sensitivity.uncertainty;
     if (name.ends_with(kA)) score = score.mean(1);
     if (name.ends_with(kB)) score = score.mean(0);
     at::Tensor& sum = by_layer[path_of(name)];
     sum = sum.defined() ? sum + score.flatten() : score.flatten();
   }
-  if (by_layer.empty()) throw UserError(ErrorCode::adapter, "ranks cannot be chosen before a step whose gradients were seen");
+  if (by_layer.empty())
+    throw UserError(ErrorCode::adapter,
+                    "there are no gradients to choose ranks by. Call allocate_ranks() after every step, from the first one on.");
   std::vector<at::Tensor> all;
   for (const auto& [path, scores] : by_layer) all.push_back(scores);
   at::Tensor scores = at::cat(all);
-  int64_t gone = scores.numel() - budget(step, scores.numel(), static_cast<int64_t>(by_layer.size()));
-  if (gone <= 0) return;
-  float best_gone = std::get<0>(scores.kthvalue(gone)).item<float>();
+  int64_t pruned = scores.numel() - budget(step, scores.numel(), static_cast<int64_t>(by_layer.size()));
+  if (pruned <= 0) return;
+  float threshold = std::get<0>(scores.kthvalue(pruned)).item<float>();
   for (const auto& [path, score] : by_layer) {
     std::vector<bool>& kept = kept_[path];
     kept.clear();
-    for (int64_t i = 0; i < score.numel(); ++i) kept.push_back(score[i].item<float>() > best_gone);
+    for (int64_t i = 0; i < score.numel(); ++i) kept.push_back(score[i].item<float>() > threshold);
   }
 }
 

@@ -1,4 +1,4 @@
-// Which ranks an AdaLoRA adapter keeps while it trains: those that the loss feels most, fewer and fewer.
+// Chooses the ranks that an AdaLoRA adapter keeps during training: those that the loss is most sensitive to, within a shrinking budget.
 #pragma once
 
 #include <map>
@@ -11,30 +11,31 @@ namespace tenon::adapters {
 
 class Schedule {
  public:
-  using Parameters = std::vector<std::pair<std::string, at::Tensor>>;  // by path and name of the file, with gradients
+  using Parameters = std::vector<std::pair<std::string, at::Tensor>>;  // Parameters with gradients, by path and name in the file.
 
   explicit Schedule(const AdaloraConfig& config) : config_(config) {}
 
-  // After a step of the optimizer: takes note of the gradients, and every so many steps sets the factors of ranks that are not kept to 0.
+  // Must be called after each step of the optimizer. Updates the sensitivities from the gradients and, every `delta_t` steps, sets the
+  // factors of pruned ranks to 0.
   void advance(const Parameters& parameters, int64_t step);
-  // By path; empty: none was taken away yet.
+  // The kept ranks by path; empty if none was pruned yet.
   const std::map<std::string, std::vector<bool>>& kept() const { return kept_; }
 
  private:
-  struct Felt {
-    at::Tensor mean, spread;  // of |parameter x gradient|, both moving
+  struct Sensitivity {
+    at::Tensor mean, uncertainty;  // Moving averages of |parameter x gradient| and of its deviation.
   };
-  void feel(const Parameters& parameters);
-  // How many ranks may be left of `all`, in all layers.
+  void update_sensitivity(const Parameters& parameters);
+  // Returns how many of the `all` ranks of all layers may remain.
   int64_t budget(int64_t step, int64_t all, int64_t layers) const;
   void choose(int64_t step);
 
   AdaloraConfig config_;
-  std::map<std::string, Felt> felt_;
+  std::map<std::string, Sensitivity> sensitivity_;
   std::map<std::string, std::vector<bool>> kept_;
 };
 
-// What is added to the loss: how far the rows of A and the columns of B are from being orthogonal.
+// The regularization term of the loss: how far the rows of A and the columns of B are from being orthogonal.
 at::Tensor orthogonal_penalty(const Schedule::Parameters& parameters, const AdaloraConfig& config);
 
 }  // namespace tenon::adapters

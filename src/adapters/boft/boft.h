@@ -1,4 +1,4 @@
-// BOFT with one butterfly factor: inputs are turned block by block, outputs scaled.
+// BOFT with one butterfly factor: blocks of the input are rotated, outputs are scaled.
 #pragma once
 
 #include "adapters/method.h"
@@ -7,10 +7,10 @@ namespace tenon::adapters {
 
 struct BoftConfig {
   explicit BoftConfig(const formats::Config& config);
-  int64_t block_size, block_count;  // one of them is 0
+  int64_t block_size, block_count;  // Exactly one of them is 0.
 };
 
-PartPointer make_boft(at::Tensor blocks, at::Tensor scales);
-Loaded load_boft(const formats::Config& config, Files& files, const Chosen& chosen);
+LayerAdapterPointer make_boft(at::Tensor blocks, at::Tensor scales);
+LoadedAdapter load_boft(const formats::Config& config, Files& files, const ChosenLayers& chosen);
 
 }  // namespace tenon::adapters

@@ -1,4 +1,4 @@
-// HRA: inputs are mirrored at a few trained directions, one after another.
+// HRA: a chain of Householder reflections with trained directions is applied to the input.
 #pragma once
 
 #include "adapters/method.h"
@@ -11,7 +11,7 @@ struct HraConfig {
   bool makes_orthogonal;
 };
 
-PartPointer make_hra(at::Tensor directions, bool makes_orthogonal);
-Loaded load_hra(const formats::Config& config, Files& files, const Chosen& chosen);
+LayerAdapterPointer make_hra(at::Tensor directions, bool makes_orthogonal);
+LoadedAdapter load_hra(const formats::Config& config, Files& files, const ChosenLayers& chosen);
 
 }  // namespace tenon::adapters

@@ -7,15 +7,15 @@ namespace tenon::adapters {
 
 namespace {
 
-class Hra : public PartOf<Hra, Turn> {
+class Hra : public Cloneable<Hra, InputTransform> {
  public:
   Hra(at::Tensor directions, bool makes_orthogonal) : directions_(std::move(directions)), makes_orthogonal_(makes_orthogonal) {}
 
   const char* method() const override { return "HRA"; }
-  std::vector<Slot> slots() override { return {{"hra_u", &directions_}}; }
-  bool turns_in_reverse() const override { return true; }
-  // The directions, each of length 1.
-  at::Tensor ready(const Layer&, double) const override {
+  std::vector<TensorField> tensor_fields() override { return {{"hra_u", &directions_}}; }
+  bool transforms_in_reverse() const override { return true; }
+  // Returns the normalized directions.
+  at::Tensor prepare(const Layer&, double) const override {
     std::vector<at::Tensor> columns;
     for (const at::Tensor& column : directions_.unbind(1)) {
       at::Tensor u = column;
@@ -26,12 +26,12 @@ class Hra : public PartOf<Hra, Turn> {
   }
 
  protected:
-  // The weight times the mirrors from first to last is the input times them from last to first.
-  at::Tensor turned(const at::Tensor& x, const at::Tensor& ready) const override {
-    if (makes_orthogonal_) return x - 2 * x.matmul(ready).matmul(ready.t());
+  // Multiplying the weight by the reflections from first to last equals reflecting the input from last to first.
+  at::Tensor transformed(const at::Tensor& x, const at::Tensor& prepared) const override {
+    if (makes_orthogonal_) return x - 2 * x.matmul(prepared).matmul(prepared.t());
     at::Tensor out = x;
-    for (int64_t i = ready.size(1); i-- > 0;) {
-      at::Tensor u = ready.narrow(1, i, 1);
+    for (int64_t i = prepared.size(1); i-- > 0;) {
+      at::Tensor u = prepared.narrow(1, i, 1);
       out = out - 2 * out.matmul(u).matmul(u.t());
     }
     return out;
@@ -44,7 +44,7 @@ class Hra : public PartOf<Hra, Turn> {
 
 }  // namespace
 
-PartPointer make_hra(at::Tensor directions, bool makes_orthogonal) {
+LayerAdapterPointer make_hra(at::Tensor directions, bool makes_orthogonal) {
   return std::make_shared<Hra>(std::move(directions), makes_orthogonal);
 }
 

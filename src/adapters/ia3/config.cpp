@@ -4,16 +4,16 @@
 
 namespace tenon::adapters {
 
-Ia3Config::Ia3Config(const formats::Config& config) : feed_forward(Names::read(config, "feedforward_modules")) {
-  Names targets = Names::read(config, "target_modules");
+Ia3Config::Ia3Config(const formats::Config& config) : feed_forward(ModuleNames::read(config, "feedforward_modules")) {
+  ModuleNames targets = ModuleNames::read(config, "target_modules");
   for (const std::string& name : feed_forward.names())
     if (!targets.is_pattern() && !targets.has(name))
-      config.fail("feedforward_modules", "names \"" + name + "\", which target_modules does not");
-  config.boolean_or("fan_in_fan_out", false);  // how a weight lies is the layer's own knowledge
+      config.fail("feedforward_modules", "names \"" + name + "\", which is not in target_modules");
+  config.boolean_or("fan_in_fan_out", false);  // The layer determines whether its weight is transposed.
   config.boolean_or("init_ia3_weights", true);
 }
 
-// Names end a path, at a dot or not.
+// A path matches if it ends with a name, after a dot or not.
 bool Ia3Config::is_feed_forward(const std::string& path) const {
   if (feed_forward.is_pattern()) return feed_forward.match(path);
   const auto& names = feed_forward.names();

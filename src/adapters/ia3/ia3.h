@@ -1,4 +1,4 @@
-// IA3: one trained factor an output, or an input of feed-forward layers.
+// IA3: one trained factor per output or, for feed-forward layers, per input.
 #pragma once
 
 #include "adapters/method.h"
@@ -10,10 +10,10 @@ struct Ia3Config {
   explicit Ia3Config(const formats::Config& config);
   bool is_feed_forward(const std::string& path) const;
 
-  Names feed_forward;
+  ModuleNames feed_forward;
 };
 
-PartPointer make_ia3(at::Tensor factors, bool is_feed_forward);
-Loaded load_ia3(const formats::Config& config, Files& files, const Chosen& chosen);
+LayerAdapterPointer make_ia3(at::Tensor factors, bool is_feed_forward);
+LoadedAdapter load_ia3(const formats::Config& config, Files& files, const ChosenLayers& chosen);
 
 }  // namespace tenon::adapters

@@ -3,7 +3,7 @@
 
 namespace tenon::adapters {
 
-Loaded load_ln_tuning(const formats::Config&, Files& files, const Chosen& chosen) {
+LoadedAdapter load_ln_tuning(const formats::Config&, Files& files, const ChosenLayers& chosen) {
   return chosen.load([&](const Layer& layer) {
     const std::string weight = "ln_tuning_layers.weight", bias = "ln_tuning_layers.bias";
     Base base{files.take(kPrefix + layer.path + "." + weight, layer.base.weight.sizes()), {}};

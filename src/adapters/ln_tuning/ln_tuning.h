@@ -1,10 +1,10 @@
-// LN tuning: norms with weights of their own. There is nothing to configure, and nothing to compute besides.
+// LN tuning: the adapter replaces the weights of norms. It has no configuration and no mathematics of its own.
 #pragma once
 
 #include "adapters/method.h"
 
 namespace tenon::adapters {
 
-Loaded load_ln_tuning(const formats::Config& config, Files& files, const Chosen& chosen);
+LoadedAdapter load_ln_tuning(const formats::Config& config, Files& files, const ChosenLayers& chosen);
 
 }  // namespace tenon::adapters

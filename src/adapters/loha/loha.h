@@ -6,7 +6,7 @@
 
 namespace tenon::adapters {
 
-// What LoHa and LoKr have in common.
+// The configuration that LoHa and LoKr share.
 struct LycorisConfig {
   explicit LycorisConfig(const formats::Config& config);
   int64_t rank(const std::string& path) const { return static_cast<int64_t>(ranks.of(path, static_cast<double>(r))); }
@@ -18,15 +18,15 @@ struct LycorisConfig {
   Patterns ranks, alphas;
 };
 
-// Over the places of a kernel: out[p, q, k, l] = sum t[i, j, k, l] a[i, p] b[j, q].
+// Computes a convolution's weight: out[p, q, k, l] = sum t[i, j, k, l] a[i, p] b[j, q].
 at::Tensor over_kernel(const at::Tensor& t, const at::Tensor& a, const at::Tensor& b);
 
-// One of the two matrices; `t` undefined: a times b.
+// One of the two matrices: a times b, or over_kernel(t, a, b) if t is defined.
 struct LohaFactor {
   at::Tensor a, b, t;
   at::Tensor product() const;
 };
-PartPointer make_loha(LohaFactor first, LohaFactor second, double scale);
-Loaded load_loha(const formats::Config& config, Files& files, const Chosen& chosen);
+LayerAdapterPointer make_loha(LohaFactor first, LohaFactor second, double scale);
+LoadedAdapter load_loha(const formats::Config& config, Files& files, const ChosenLayers& chosen);
 
 }  // namespace tenon::adapters

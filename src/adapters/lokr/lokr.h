@@ -1,4 +1,4 @@
-// LoKr: the weight's change is a Kronecker product of two matrices, each whole or of low rank.
+// LoKr: the weight's change is a Kronecker product of two matrices, each of full or of low rank.
 #pragma once
 
 #include "adapters/loha/loha.h"
@@ -7,20 +7,20 @@ namespace tenon::adapters {
 
 struct LokrConfig : LycorisConfig {
   explicit LokrConfig(const formats::Config& config);
-  // A number as a product of two, as PEFT factors it: by decompose_factor first if that divides the number, else the smaller first and as
-  // near to each other as decompose_factor lets them be.
+  // Factors a size into two as PEFT does: decompose_factor comes first if it divides the size; otherwise the smaller factor comes first,
+  // and both are as close to each other as decompose_factor permits.
   std::pair<int64_t, int64_t> factors(int64_t number) const;
 
   bool decompose_both;
   int64_t decompose_factor;
 };
 
-// Whole, or a times b, or over the places of a kernel.
+// One of the two matrices: `whole`, or a times b, or over_kernel(t, a, b).
 struct LokrFactor {
   at::Tensor whole, a, b, t;
   at::Tensor product() const;
 };
-PartPointer make_lokr(LokrFactor first, LokrFactor second, double scale);
-Loaded load_lokr(const formats::Config& config, Files& files, const Chosen& chosen);
+LayerAdapterPointer make_lokr(LokrFactor first, LokrFactor second, double scale);
+LoadedAdapter load_lokr(const formats::Config& config, Files& files, const ChosenLayers& chosen);
 
 }  // namespace tenon::adapters

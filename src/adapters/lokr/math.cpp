@@ -7,24 +7,25 @@ namespace tenon::adapters {
 
 namespace {
 
-class Lokr : public PartOf<Lokr, Delta> {
+class Lokr : public Cloneable<Lokr, Delta> {
  public:
   Lokr(LokrFactor first, LokrFactor second, double scale) : first_(std::move(first)), second_(std::move(second)), scale_(scale) {}
 
-  std::vector<Slot> slots() override {
-    std::vector<Slot> out;
+  std::vector<TensorField> tensor_fields() override {
+    std::vector<TensorField> out;
     add("lokr_w1", first_, out), add("lokr_w2", second_, out);
     return out;
   }
 
-  // For products the matrix is never made: the small factor goes over the results of the large one.
-  at::Tensor ready(const Layer& layer, double factor) const override {
-    return layer.kind == Kind::conv2d ? Delta::ready(layer, factor) : second_.product() * (scale_ * factor);
+  // Linear layers never materialize the product: the large factor is applied to the input, then the small one to its results.
+  at::Tensor prepare(const Layer& layer, double factor) const override {
+    return layer.kind == LayerKind::conv2d ? Delta::prepare(layer, factor) : second_.product() * (scale_ * factor);
   }
-  at::Tensor finish(const at::Tensor& y, const at::Tensor& x, const at::Tensor& large, const Layer& layer, double factor) const override {
-    if (layer.kind == Kind::conv2d) return Delta::finish(y, x, large, layer, factor);
-    at::Tensor small = first_.product(), parts = x.to(large.scalar_type()).reshape({-1, small.size(1), large.size(1)});
-    return (y + small.matmul(parts.matmul(large.t())).view(y.sizes())).to(y.scalar_type());
+  at::Tensor apply_to_output(const at::Tensor& y, const at::Tensor& x, const at::Tensor& large, const Layer& layer,
+                             double factor) const override {
+    if (layer.kind == LayerKind::conv2d) return Delta::apply_to_output(y, x, large, layer, factor);
+    at::Tensor small = first_.product(), blocked = x.to(large.scalar_type()).reshape({-1, small.size(1), large.size(1)});
+    return (y + small.matmul(blocked.matmul(large.t())).view(y.sizes())).to(y.scalar_type());
   }
 
  protected:
@@ -32,11 +33,11 @@ class Lokr : public PartOf<Lokr, Delta> {
     at::Tensor small = first_.product(), large = second_.product();
     if (large.dim() == 4) small = small.unsqueeze(2).unsqueeze(2);
     return (at::kron(small, large) * scale_)
-        .view(layer.kind == Kind::conv2d ? layer.base.weight.sizes() : at::IntArrayRef{layer.outputs(), layer.inputs()});
+        .view(layer.kind == LayerKind::conv2d ? layer.base.weight.sizes() : at::IntArrayRef{layer.outputs(), layer.inputs()});
   }
 
  private:
-  static void add(const std::string& name, LokrFactor& factor, std::vector<Slot>& out) {
+  static void add(const std::string& name, LokrFactor& factor, std::vector<TensorField>& out) {
     if (factor.whole.defined()) out.push_back({name, &factor.whole});
     else out.insert(out.end(), {{name + "_a", &factor.a}, {name + "_b", &factor.b}});
     if (factor.t.defined()) out.push_back({"lokr_t2", &factor.t});
@@ -50,7 +51,7 @@ class Lokr : public PartOf<Lokr, Delta> {
 
 at::Tensor LokrFactor::product() const { return whole.defined() ? whole : t.defined() ? over_kernel(t, a, b) : a.matmul(b); }
 
-PartPointer make_lokr(LokrFactor first, LokrFactor second, double scale) {
+LayerAdapterPointer make_lokr(LokrFactor first, LokrFactor second, double scale) {
   return std::make_shared<Lokr>(std::move(first), std::move(second), scale);
 }
 

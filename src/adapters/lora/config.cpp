@@ -8,13 +8,13 @@ namespace tenon::adapters {
 
 namespace {
 
-// Ways to begin that change the base's weights: the file is right only beside a base that was changed in the same way.
+// Refuses initializations that also change the base's weights: the file is valid only with a base that was changed in the same way.
 void check_start(const formats::Config& config) {
   if (!config.has("init_lora_weights")) return;
   const nlohmann::json& value = config.any("init_lora_weights");
   if (value.is_boolean() || value == "gaussian" || value == "orthogonal" || value == "eva") return;
   config.fail("init_lora_weights",
-              value.dump() + " changes the weights of the base; save the adapter as plain LoRA (path_initial_model_for_weight_conversion)");
+              value.dump() + " changes the weights of the base. Save the adapter as plain LoRA (path_initial_model_for_weight_conversion)");
 }
 
 }  // namespace
@@ -28,9 +28,9 @@ LoraConfig::LoraConfig(const formats::Config& config)
       ranks(config, "rank_pattern"),
       alphas(config, "alpha_pattern") {
   check_start(config);
-  config.number_or("lora_dropout", 0, 0, 1);  // training with it is refused
-  if (dora && bias_on_b) config.fail("lora_bias", "does not go with use_dora");
-  config.boolean_or("fan_in_fan_out", false);  // how a weight lies is the layer's own knowledge
+  config.number_or("lora_dropout", 0, 0, 1);  // Training with dropout is refused later.
+  if (dora && bias_on_b) config.fail("lora_bias", "cannot be combined with use_dora");
+  config.boolean_or("fan_in_fan_out", false);  // The layer determines whether its weight is transposed.
 }
 
 double LoraConfig::scale(const std::string& path) const {

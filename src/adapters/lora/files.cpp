@@ -2,9 +2,9 @@
 
 namespace tenon::adapters {
 
-Loaded load_lora(const formats::Config& config, Files& files, const Chosen& chosen) {
+LoadedAdapter load_lora(const formats::Config& config, Files& files, const ChosenLayers& chosen) {
   LoraConfig lora(config);
-  Loaded out = chosen.load([&](const Layer& layer) { return make_lora(lora, files, layer); });
+  LoadedAdapter out = chosen.load([&](const Layer& layer) { return make_lora(lora, files, layer); });
   auto paths = chosen.paths();
   lora.ranks.check_matches(paths, chosen.unmatched);
   lora.alphas.check_matches(paths, chosen.unmatched);

@@ -1,4 +1,4 @@
-// LoRA and its relatives by configuration: rsLoRA, a bias on B, ranks and scales by layer; DoRA.
+// LoRA and its variants: rsLoRA, a bias on B, ranks and scales per layer, DoRA.
 #pragma once
 
 #include "adapters/method.h"
@@ -17,9 +17,9 @@ struct LoraConfig {
   Patterns ranks, alphas;
 };
 
-// Tensors of the file are taken, and those of `dora`.
-PartPointer make_lora(const LoraConfig& config, Files& files, const Layer& layer);
+// Takes the layer's tensors from the file, including DoRA's magnitude.
+LayerAdapterPointer make_lora(const LoraConfig& config, Files& files, const Layer& layer);
 
-Loaded load_lora(const formats::Config& config, Files& files, const Chosen& chosen);
+LoadedAdapter load_lora(const formats::Config& config, Files& files, const ChosenLayers& chosen);
 
 }  // namespace tenon::adapters

@@ -6,8 +6,9 @@ OftConfig::OftConfig(const formats::Config& config)
     : shares_block(config.boolean_or("block_share", false)),
       uses_series(config.boolean_or("use_cayley_neumann", true)),
       terms(config.integer_or("num_cayley_neumann_terms", 5, 1, 64)) {
-  if (!config.has("oft_block_size")) config.fail("oft_block_size", "is missing: an older form of OFT's files, which is not supported");
-  // The blocks' size is read from the tensors: PEFT takes the nearest divisor of a layer's inputs.
+  if (!config.has("oft_block_size"))
+    config.fail("oft_block_size", "is missing: the file has an older format of OFT, which is not supported. Save it with a newer PEFT.");
+  // The block size comes from the tensors, because PEFT adjusts it to the nearest divisor of the layer's inputs.
   config.integer_or("oft_block_size", 32, 0, 1 << 20), config.integer_or("r", 0, 0, 1 << 20);
   if (config.boolean_or("coft", false)) config.fail("coft", "changes the adapter while it is used, which is not supported");
   config.number_or("eps", 6e-5, 0, 1e9), config.number_or("module_dropout", 0, 0, 1);

@@ -13,28 +13,29 @@ namespace tenon::adapters {
 
 namespace {
 
-class Oft : public PartOf<Oft, Turn> {
+class Oft : public Cloneable<Oft, InputTransform> {
  public:
   Oft(at::Tensor upper, int64_t inputs, const OftConfig& config) : upper_(std::move(upper)), inputs_(inputs), config_(config) {}
 
   const char* method() const override { return "OFT"; }
-  std::vector<Slot> slots() override { return {{"oft_R.weight", &upper_}}; }
-  // The blocks' turns.
-  at::Tensor ready(const Layer&, double) const override {
+  std::vector<TensorField> tensor_fields() override { return {{"oft_R.weight", &upper_}}; }
+  // Returns the rotation matrix of each block.
+  at::Tensor prepare(const Layer&, double) const override {
     auto size = static_cast<int64_t>(std::lround((1 + std::sqrt(1 + 8 * static_cast<double>(upper_.size(1)))) / 2));
-    at::Tensor places = at::triu_indices(size, size, 1);
-    at::Tensor q = at::zeros({upper_.size(0), size * size}, upper_.options()).index_copy(1, places[0] * size + places[1], upper_);
+    at::Tensor indices = at::triu_indices(size, size, 1);
+    at::Tensor q = at::zeros({upper_.size(0), size * size}, upper_.options()).index_copy(1, indices[0] * size + indices[1], upper_);
     q = q.view({-1, size, size});
-    at::Tensor blocks = turns_of(q - q.transpose(1, 2));
+    at::Tensor blocks = rotation_of(q - q.transpose(1, 2));
     return config_.shares_block ? blocks.expand({inputs_ / size, size, size}) : blocks;
   }
 
  protected:
-  at::Tensor turned(const at::Tensor& x, const at::Tensor& ready) const override { return turn_blocks(x, ready); }
+  at::Tensor transformed(const at::Tensor& x, const at::Tensor& prepared) const override { return multiply_by_blocks(x, prepared); }
 
  private:
-  // Of a skew matrix Q: I + 2Q + 2Q^2 + ... + Q^(last), or exactly (I - Q)(I + Q)^-1, which turns the other way.
-  at::Tensor turns_of(const at::Tensor& q) const {
+  // The Cayley transform of a skew-symmetric matrix Q: the truncated Neumann series I + 2Q + 2Q^2 + ... + Q^n, or exactly (I - Q)(I +
+  // Q)^-1, which rotates in the opposite direction.
+  at::Tensor rotation_of(const at::Tensor& q) const {
     at::Tensor one = at::eye(q.size(1), q.options());
     if (!config_.uses_series) return at::linalg_solve(one + q, one - q, /*left=*/false);
     at::Tensor out = one.expand_as(q);
@@ -57,7 +58,7 @@ class Oft : public PartOf<Oft, Turn> {
 
 }  // namespace
 
-PartPointer make_oft(at::Tensor upper, int64_t inputs, const OftConfig& config) {
+LayerAdapterPointer make_oft(at::Tensor upper, int64_t inputs, const OftConfig& config) {
   return std::make_shared<Oft>(std::move(upper), inputs, config);
 }
 

@@ -1,4 +1,4 @@
-// OFT: inputs are turned block by block before the base layer.
+// OFT: blocks of the input are rotated before the base layer.
 #pragma once
 
 #include "adapters/method.h"
@@ -11,7 +11,7 @@ struct OftConfig {
   int64_t terms;
 };
 
-PartPointer make_oft(at::Tensor upper, int64_t inputs, const OftConfig& config);
-Loaded load_oft(const formats::Config& config, Files& files, const Chosen& chosen);
+LayerAdapterPointer make_oft(at::Tensor upper, int64_t inputs, const OftConfig& config);
+LoadedAdapter load_oft(const formats::Config& config, Files& files, const ChosenLayers& chosen);
 
 }  // namespace tenon::adapters

@@ -4,7 +4,7 @@
 
 namespace tenon::adapters {
 
-Loaded load_vera(const formats::Config& config, Files& files, const Chosen& chosen) {
+LoadedAdapter load_vera(const formats::Config& config, Files& files, const ChosenLayers& chosen) {
   VeraConfig vera(config);
   int64_t inputs = 0, outputs = 0;
   for (size_t i : chosen.indices) {
@@ -13,10 +13,10 @@ Loaded load_vera(const formats::Config& config, Files& files, const Chosen& chos
     inputs = std::max(inputs, layer.inputs());
     outputs = std::max(outputs, layer.outputs());
   }
-  auto [a, b] = vera.saves_projections ? std::pair{files.take_by_columns("base_model.vera_A", vera.r, inputs),
-                                                   files.take_by_columns("base_model.vera_B", outputs, vera.r)}
+  auto [a, b] = vera.saves_projections ? std::pair{files.take_column_major("base_model.vera_A", vera.r, inputs),
+                                                   files.take_column_major("base_model.vera_B", outputs, vera.r)}
                                        : make_projections(vera, inputs, outputs);
-  Loaded out = chosen.load([&, a = a, b = b](const Layer& layer) {
+  LoadedAdapter out = chosen.load([&, a = a, b = b](const Layer& layer) {
     std::string at = kPrefix + layer.path + ".";
     at::Tensor lambda_b = files.take(at + "vera_lambda_b", {layer.outputs()});
     return make_vera({a, b, lambda_b, files.take(at + "vera_lambda_d", {vera.r})});

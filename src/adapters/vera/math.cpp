@@ -11,13 +11,14 @@ namespace tenon::adapters {
 
 namespace {
 
-class Vera : public PartOf<Vera> {
+class Vera : public Cloneable<Vera> {
  public:
   explicit Vera(VeraTensors t) : t_(std::move(t)) {}
 
-  std::vector<Slot> slots() override { return {{"vera_lambda_b", &t_.lambda_b}, {"vera_lambda_d", &t_.lambda_d}}; }
-  bool adds() const override { return true; }
-  at::Tensor finish(const at::Tensor& y, const at::Tensor& x, const at::Tensor&, const Layer& layer, double factor) const override {
+  std::vector<TensorField> tensor_fields() override { return {{"vera_lambda_b", &t_.lambda_b}, {"vera_lambda_d", &t_.lambda_d}}; }
+  bool is_additive() const override { return true; }
+  at::Tensor apply_to_output(const at::Tensor& y, const at::Tensor& x, const at::Tensor&, const Layer& layer,
+                             double factor) const override {
     at::Tensor inner = at::linear(x.to(t_.a.scalar_type()), t_.a.narrow(1, 0, layer.inputs())) * t_.lambda_d;
     at::Tensor added = at::linear(inner, t_.b.narrow(0, 0, layer.outputs())) * t_.lambda_b;
     return (y + added * factor).to(y.scalar_type());
@@ -28,7 +29,7 @@ class Vera : public PartOf<Vera> {
     at::Tensor a = t_.a.narrow(1, 0, layer.inputs()) * t_.lambda_d.unsqueeze(1),
                b = t_.b.narrow(0, 0, layer.outputs()) * t_.lambda_b.unsqueeze(1);
     at::Tensor delta = b.matmul(a) * factor;
-    if (layer.kind == Kind::turned_linear) delta = delta.t();
+    if (layer.kind == LayerKind::conv1d) delta = delta.t();
     return {layer.base.weight + delta.to(layer.base.weight.scalar_type()), layer.base.bias};
   }
 
@@ -42,12 +43,12 @@ std::pair<at::Tensor, at::Tensor> make_projections(const VeraConfig& config, int
   at::Generator generator = at::detail::createCPUGenerator(static_cast<uint64_t>(config.key));
   auto draw = [&](int64_t rows, int64_t columns) {
     double bound = std::sqrt(6.0 / static_cast<double>(columns));
-    return by_columns(at::empty({rows, columns}, at::kFloat).uniform_(-bound, bound, generator));
+    return to_column_major(at::empty({rows, columns}, at::kFloat).uniform_(-bound, bound, generator));
   };
   at::Tensor a = draw(config.r, inputs);
   return {a, draw(outputs, config.r)};
 }
 
-PartPointer make_vera(VeraTensors tensors) { return std::make_shared<Vera>(std::move(tensors)); }
+LayerAdapterPointer make_vera(VeraTensors tensors) { return std::make_shared<Vera>(std::move(tensors)); }
 
 }  // namespace tenon::adapters

@@ -1,4 +1,4 @@
-// VeRA: two random matrices for all layers, and what is trained of each: a factor a rank and a factor an output.
+// VeRA: all layers share two random matrices; each layer trains one factor per rank and one per output.
 #pragma once
 
 #include "adapters/method.h"
@@ -11,13 +11,13 @@ struct VeraConfig {
   bool saves_projections;
 };
 
-// The matrices that a key stands for, [r, inputs] and [outputs, r].
+// Generates the random matrices [r, inputs] and [outputs, r] from the configuration's key.
 std::pair<at::Tensor, at::Tensor> make_projections(const VeraConfig& config, int64_t inputs, int64_t outputs);
 
 struct VeraTensors {
   at::Tensor a, b, lambda_b, lambda_d;
 };
-PartPointer make_vera(VeraTensors tensors);
-Loaded load_vera(const formats::Config& config, Files& files, const Chosen& chosen);
+LayerAdapterPointer make_vera(VeraTensors tensors);
+LoadedAdapter load_vera(const formats::Config& config, Files& files, const ChosenLayers& chosen);
 
 }  // namespace tenon::adapters

@@ -1,4 +1,4 @@
-// BERT's heads, and what config.json says of it.
+// BERT's heads and its configuration.
 #include <ATen/ops/dropout.h>
 
 #include "models/bert/model.h"
@@ -21,7 +21,7 @@ class BertTransform : public Module {
   LayerNorm norm_;
 };
 
-// The decoder's bias is the one that lies beside it.
+// The decoder's bias is stored as the bias of this module.
 class BertPredictions : public Module {
  public:
   BertPredictions(const BertConfig& c, const Weights& from, const at::Tensor& embedding)
@@ -103,7 +103,7 @@ BertConfig read_config(const Fields& fields) {
   for (const char* name : {"is_decoder", "add_cross_attention"})
     if (fields.boolean_or(name, false)) fields.refuse(name, "true is not supported");
   if (fields.text_or("position_embedding_type", "absolute") != "absolute")
-    fields.refuse("position_embedding_type", "is not \"absolute\", which this family is built with");
+    fields.refuse("position_embedding_type", "must be \"absolute\" for this family");
   return c;
 }
 

@@ -19,9 +19,9 @@ BertEmbeddings::BertEmbeddings(const BertConfig& c, const Weights& from)
 }
 
 at::Tensor BertEmbeddings::forward(const at::Tensor& ids, const at::Tensor& types) const {
-  at::Tensor places = at::arange(ids.size(1), at::kLong).unsqueeze(0);
+  at::Tensor positions = at::arange(ids.size(1), at::kLong).unsqueeze(0);
   at::Tensor x = word_embeddings.forward(ids) + token_type_embeddings_.forward(types.defined() ? types : at::zeros_like(ids));
-  return at::dropout(norm_.forward(x + position_embeddings_.forward(places)), dropout_, is_training());
+  return at::dropout(norm_.forward(x + position_embeddings_.forward(positions)), dropout_, is_training());
 }
 
 BertSelfAttention::BertSelfAttention(const BertConfig& c, const Weights& from)
@@ -43,8 +43,8 @@ BertOutput::BertOutput(const BertConfig& c, const Weights& from, int64_t in)
   put_child("dense", dense_), put_child("LayerNorm", norm_);
 }
 
-at::Tensor BertOutput::forward(const at::Tensor& x, const at::Tensor& around) const {
-  return norm_.forward(at::dropout(dense_.forward(x), dropout_, is_training()) + around);
+at::Tensor BertOutput::forward(const at::Tensor& x, const at::Tensor& residual) const {
+  return norm_.forward(at::dropout(dense_.forward(x), dropout_, is_training()) + residual);
 }
 
 BertAttention::BertAttention(const BertConfig& c, const Weights& from) : self_(c, from / "self"), output_(c, from / "output", c.width) {

@@ -1,4 +1,4 @@
-// BERT with a head for masked words or for classes.
+// BERT with a head for masked tokens or for classification.
 #pragma once
 
 #include <tenon/family.h>
@@ -36,11 +36,11 @@ class BertSelfAttention : public Module {
   Linear query_, key_, value_;
 };
 
-// A product, and the norm of its sum with what went around it.
+// A linear layer, the residual addition, and a norm.
 class BertOutput : public Module {
  public:
   BertOutput(const BertConfig& config, const Weights& from, int64_t in);
-  at::Tensor forward(const at::Tensor& x, const at::Tensor& around) const;
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& residual) const;
 
  private:
   double dropout_;
@@ -58,7 +58,7 @@ class BertAttention : public Module {
   BertOutput output_;
 };
 
-// One product under the name "dense", with a function after it.
+// A linear layer named "dense" with an activation.
 class BertDense : public Module {
  public:
   BertDense(const Weights& from, int64_t in, int64_t out, Activation act);

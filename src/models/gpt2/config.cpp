@@ -1,11 +1,11 @@
-// What config.json says of a GPT-2.
+// Reads the configuration of a GPT-2.
 #include "models/gpt2/model.h"
 
 namespace tenon::models {
 
 namespace {
 
-// Files of the model without its head lack the first segment.
+// Files that were saved without the head lack the first segment of the names.
 std::string without_prefix(const std::string& name) {
   constexpr std::string_view prefix = "transformer.";
   return name.starts_with(prefix) ? name.substr(prefix.size()) : name;

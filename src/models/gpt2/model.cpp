@@ -6,7 +6,7 @@
 
 namespace tenon::models {
 
-using Stored = Linear::Stored;
+constexpr auto kInputFirst = Linear::Stored::input_first;
 
 Gpt2Attention::Gpt2Attention(const Gpt2Config& c, const Weights& from, size_t layer)
     : width_(c.width),
@@ -14,23 +14,23 @@ Gpt2Attention::Gpt2Attention(const Gpt2Config& c, const Weights& from, size_t la
       attention_dropout_(c.attention_dropout),
       residual_dropout_(c.residual_dropout),
       layer_(layer),
-      c_attn_(from / "c_attn", c.width, 3 * c.width, true, Stored::input_first),
-      c_proj_(from / "c_proj", c.width, c.width, true, Stored::input_first) {
+      c_attn_(from / "c_attn", c.width, 3 * c.width, true, kInputFirst),
+      c_proj_(from / "c_proj", c.width, c.width, true, kInputFirst) {
   put_child("c_attn", c_attn_), put_child("c_proj", c_proj_);
 }
 
 at::Tensor Gpt2Attention::forward(const at::Tensor& x, const Places& places) const {
-  auto parts = c_attn_.forward(x).split(width_, 2);
+  auto qkv = c_attn_.forward(x).split(width_, 2);
   auto heads = [&](const at::Tensor& t) { return split_heads(t, head_size_); };
-  at::Tensor mixed = attend_at(places, layer_, heads(parts[0]), heads(parts[1]), heads(parts[2]), is_training() ? attention_dropout_ : 0);
+  at::Tensor mixed = attend_at(places, layer_, heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), is_training() ? attention_dropout_ : 0);
   return at::dropout(c_proj_.forward(mixed), residual_dropout_, is_training());
 }
 
 Gpt2Mlp::Gpt2Mlp(const Gpt2Config& c, const Weights& from)
     : act_(c.act),
       dropout_(c.residual_dropout),
-      c_fc_(from / "c_fc", c.width, c.inner, true, Stored::input_first),
-      c_proj_(from / "c_proj", c.inner, c.width, true, Stored::input_first) {
+      c_fc_(from / "c_fc", c.width, c.inner, true, kInputFirst),
+      c_proj_(from / "c_proj", c.inner, c.width, true, kInputFirst) {
   put_child("c_fc", c_fc_), put_child("c_proj", c_proj_);
 }
 

@@ -1,4 +1,4 @@
-// GPT-2: learned positions, layer norms before each part, weights stored input first.
+// GPT-2: learned position embeddings, layer norms before attention and MLP, transposed weights.
 #pragma once
 
 #include <tenon/causal.h>

@@ -1,11 +1,11 @@
-// What config.json says of a Llama, a Mistral or a Qwen2.
+// Reads the configuration of a Llama, a Mistral or a Qwen2.
 #include "models/llama/model.h"
 
 namespace tenon::models {
 
 namespace {
 
-// Version 5 of Transformers keeps all of it in rope_parameters; before, the base stood beside rope_scaling.
+// Transformers 5 stores everything in rope_parameters; older versions store the base separately from rope_scaling.
 Rope read_rope(const Fields& fields) {
   Rope rope;
   const char* name = fields.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
@@ -21,7 +21,7 @@ Rope read_rope(const Fields& fields) {
     rope.llama3 = {given.number("factor", 1, 1e6), given.number("low_freq_factor", 1e-6, 1e6), given.number("high_freq_factor", 1e-6, 1e6),
                    given.number("original_max_position_embeddings", 1, 1e12)};
   } else if (type != "default") {
-    given.refuse("rope_type", "\"" + type + "\" is not supported; known are default, linear and llama3");
+    given.refuse("rope_type", "\"" + type + "\" is not supported; supported are default, linear and llama3");
   }
   return rope;
 }
@@ -29,7 +29,7 @@ Rope read_rope(const Fields& fields) {
 void need_full_attention(const Fields& fields) {
   if (!fields.has("layer_types")) return;
   for (const std::string& type : fields.texts("layer_types"))
-    if (type != "full_attention") fields.refuse("layer_types", "\"" + type + "\" is not supported beside layers of full attention");
+    if (type != "full_attention") fields.refuse("layer_types", "\"" + type + "\" is not supported; all layers must be full_attention");
 }
 
 }  // namespace
@@ -45,12 +45,12 @@ LlamaConfig read_llama_config(const Fields& fields) {
   if (c.heads % c.kv_heads) fields.refuse("num_key_value_heads", "does not divide num_attention_heads");
   if (!fields.has("head_dim") && c.width % c.heads) fields.refuse("num_attention_heads", "does not divide hidden_size");
   c.head_size = fields.integer_or("head_dim", c.width / c.heads, 2, 1 << 16);
-  if (c.head_size % 2) fields.refuse("head_dim", "is odd: rotary positions turn pairs");
+  if (c.head_size % 2) fields.refuse("head_dim", "is odd: rotary position embeddings rotate pairs of elements");
   c.positions = fields.integer("max_position_embeddings");
   c.epsilon = fields.number_or("rms_norm_eps", 1e-6, 0, 1);
   c.attention_dropout = fields.number_or("attention_dropout", 0, 0, 1);
   c.tied = fields.boolean_or("tie_word_embeddings", false);
-  if (fields.text_or("hidden_act", "silu") != "silu") fields.refuse("hidden_act", "is not \"silu\", which this family is built with");
+  if (fields.text_or("hidden_act", "silu") != "silu") fields.refuse("hidden_act", "must be \"silu\" for this family");
   c.rope = read_rope(fields);
   fields.ignore({"pretraining_tp"});
   return c;

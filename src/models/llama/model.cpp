@@ -15,8 +15,9 @@ LlamaAttention::LlamaAttention(const LlamaConfig& c, const Weights& from, size_t
   put_child("q_proj", q_proj_), put_child("k_proj", k_proj_), put_child("v_proj", v_proj_), put_child("o_proj", o_proj_);
 }
 
-at::Tensor LlamaAttention::forward(const at::Tensor& x, const Turns& turns, const Places& places) const {
-  at::Tensor q = turn(split_heads(q_proj_.forward(x), head_size_), turns), k = turn(split_heads(k_proj_.forward(x), head_size_), turns);
+at::Tensor LlamaAttention::forward(const at::Tensor& x, const RopeAngles& angles, const Places& places) const {
+  at::Tensor q = rotate(split_heads(q_proj_.forward(x), head_size_), angles),
+             k = rotate(split_heads(k_proj_.forward(x), head_size_), angles);
   at::Tensor v = split_heads(v_proj_.forward(x), head_size_);
   return o_proj_.forward(attend_at(places, layer_, q, k, v, is_training() ? dropout_ : 0));
 }
@@ -41,8 +42,8 @@ LlamaLayer::LlamaLayer(const LlamaConfig& c, const Weights& from, size_t layer)
   put_child("input_layernorm", input_layernorm_), put_child("post_attention_layernorm", post_attention_layernorm_);
 }
 
-at::Tensor LlamaLayer::forward(const at::Tensor& x, const Turns& turns, const Places& places) const {
-  at::Tensor h = x + self_attn_.forward(input_layernorm_.forward(x), turns, places);
+at::Tensor LlamaLayer::forward(const at::Tensor& x, const RopeAngles& angles, const Places& places) const {
+  at::Tensor h = x + self_attn_.forward(input_layernorm_.forward(x), angles, places);
   return h + mlp_.forward(post_attention_layernorm_.forward(h));
 }
 
@@ -56,8 +57,8 @@ LlamaDecoder::LlamaDecoder(const LlamaConfig& c, const Weights& from)
 
 at::Tensor LlamaDecoder::forward(const at::Tensor& ids, const Places& places) const {
   at::Tensor x = embed_tokens.forward(ids);
-  Turns turns = rope_turns(frequencies_, places.positions, x.scalar_type());
-  for (const auto& layer : layers_) x = layer->forward(x, turns, places);
+  RopeAngles angles = rope_angles(frequencies_, places.positions, x.scalar_type());
+  for (const auto& layer : layers_) x = layer->forward(x, angles, places);
   return norm_.forward(x);
 }
 

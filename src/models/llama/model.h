@@ -1,4 +1,4 @@
-// Llama, and Mistral and Qwen2 as variants of it.
+// Llama, with Mistral and Qwen2 as variants.
 #pragma once
 
 #include <tenon/causal.h>
@@ -18,7 +18,7 @@ struct LlamaConfig {
 class LlamaAttention : public Module {
  public:
   LlamaAttention(const LlamaConfig& config, const Weights& from, size_t layer);
-  at::Tensor forward(const at::Tensor& x, const Turns& turns, const Places& places) const;
+  at::Tensor forward(const at::Tensor& x, const RopeAngles& angles, const Places& places) const;
 
  private:
   int64_t head_size_;
@@ -39,7 +39,7 @@ class LlamaMlp : public Module {
 class LlamaLayer : public Module {
  public:
   LlamaLayer(const LlamaConfig& config, const Weights& from, size_t layer);
-  at::Tensor forward(const at::Tensor& x, const Turns& turns, const Places& places) const;
+  at::Tensor forward(const at::Tensor& x, const RopeAngles& angles, const Places& places) const;
 
  private:
   LlamaAttention self_attn_;

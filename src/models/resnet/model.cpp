@@ -9,7 +9,7 @@ namespace tenon::models {
 
 namespace {
 
-// Convolution, batch norm, and a function if there is one.
+// A convolution, a batch norm and an optional activation.
 class ResnetConv : public Module {
  public:
   ResnetConv(const Weights& from, int64_t in, int64_t out, int64_t kernel, int64_t stride, Activation act)
@@ -75,12 +75,12 @@ class ResnetStage : public Module {
   ModuleList<ResnetBlock> layers_;
 };
 
-// A module that only gives its one child a name.
+// A module whose only purpose is to give its child a name.
 template <class M>
-class Named : public Module {
+class OneChild : public Module {
  public:
   template <class... Args>
-  explicit Named(const std::string& name, Args&&... args) : inner(std::forward<Args>(args)...) {
+  explicit OneChild(const std::string& name, Args&&... args) : inner(std::forward<Args>(args)...) {
     put_child(name, inner);
   }
   M inner;
@@ -105,8 +105,8 @@ class ResnetBody : public Module {
   }
 
  private:
-  Named<ResnetConv> embedder_;
-  Named<ModuleList<ResnetStage>> encoder_;
+  OneChild<ResnetConv> embedder_;
+  OneChild<ModuleList<ResnetStage>> encoder_;
 };
 
 class Resnet : public Model {
@@ -124,7 +124,7 @@ class Resnet : public Model {
  private:
   int64_t channels_;
   ResnetBody resnet_;
-  Named<Linear> classifier_;
+  OneChild<Linear> classifier_;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// ResNet for classes of images.
+// ResNet for image classification.
 #pragma once
 
 #include <tenon/family.h>
@@ -12,7 +12,7 @@ struct ResnetConfig {
   Activation act;
 };
 
-// The meaning of config.json.
+// Reads config.json.
 ResnetConfig read_resnet_config(const Fields& fields);
 std::shared_ptr<Model> make_resnet(const Fields& fields, const Weights& weights);
 

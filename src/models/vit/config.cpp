@@ -1,4 +1,4 @@
-// What config.json says of a ViT, and what its files call the layers.
+// Reads the configuration of a ViT and maps the names of its layers to those in files.
 #include <array>
 #include <utility>
 
@@ -22,21 +22,21 @@ VitConfig read_vit_config(const Fields& fields) {
   c.dropout = fields.number_or("hidden_dropout_prob", 0, 0, 1);
   c.qkv_bias = fields.boolean_or("qkv_bias", true);
   c.act = activation(fields.text_or("hidden_act", "gelu"));
-  fields.ignore({"encoder_stride", "pooler_act", "pooler_output_size"});  // of heads that a classifier does not have
+  fields.ignore({"encoder_stride", "pooler_act", "pooler_output_size"});  // Only other heads use these.
   return c;
 }
 
 std::string vit_file_name(const std::string& name) {
   constexpr std::string_view layers = "vit.layers.";
   if (!name.starts_with(layers)) return name;
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> parts = {{{"attention.q_proj", "attention.attention.query"},
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> names = {{{"attention.q_proj", "attention.attention.query"},
                                                                                    {"attention.k_proj", "attention.attention.key"},
                                                                                    {"attention.v_proj", "attention.attention.value"},
                                                                                    {"attention.o_proj", "attention.output.dense"},
                                                                                    {"mlp.fc1", "intermediate.dense"},
                                                                                    {"mlp.fc2", "output.dense"}}};
   std::string out = "vit.encoder.layer." + name.substr(layers.size());
-  for (auto [ours, theirs] : parts)
+  for (auto [ours, theirs] : names)
     if (size_t at = out.find(ours); at != std::string::npos) return out.replace(at, ours.size(), theirs);
   return out;
 }

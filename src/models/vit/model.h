@@ -1,4 +1,4 @@
-// ViT for classes of images: patches as tokens, a class token before them.
+// ViT for image classification: patches are tokens, with a class token before them.
 #pragma once
 
 #include <tenon/family.h>
@@ -12,9 +12,9 @@ struct VitConfig {
   Activation act;
 };
 
-// The meaning of config.json.
+// Reads config.json.
 VitConfig read_vit_config(const Fields& fields);
-// Files keep the names that the layers had before version 5 of Transformers.
+// Maps a layer's name to the one in files, which keep the names from before Transformers 5.
 std::string vit_file_name(const std::string& name);
 std::shared_ptr<Model> make_vit(const Fields& fields, const Weights& weights);
 
