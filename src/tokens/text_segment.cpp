@@ -1,4 +1,4 @@
-#include "tokens/piece.h"
+#include "tokens/text_segment.h"
 
 #include "base/error.h"
 #include "tokens/utf8.h"
@@ -7,18 +7,18 @@ namespace tenon::tokens {
 
 void check_growth(size_t bytes, size_t bytes_before) {
   if (bytes > (size_t{1} << 20) + 64 * bytes_before)
-    throw UserError(ErrorCode::tokenizer,
-                    "tokenizer.json: its steps make " + std::to_string(bytes) + " bytes of " + std::to_string(bytes_before));
+    throw UserError(ErrorCode::tokenizer, "tokenizer.json: its steps expand a text of " + std::to_string(bytes_before) + " bytes to " +
+                                              std::to_string(bytes) + " bytes; remove the steps that repeat text");
 }
 
-Pieces::Pieces(std::string_view text) : given_(text.size()) {
+TextSegments::TextSegments(std::string_view text) : given_(text.size()) {
   if (text.empty()) return;
   size_t first = 0;
   next_character(text, first);
-  pieces_.push_back({text, first, -1});
+  segments_.push_back({text, first, -1});
 }
 
-Piece Pieces::keep(Normalized text) {
+TextSegment TextSegments::keep(Normalized text) {
   kept_ += text.text.size();
   check_growth(kept_, given_);
   texts_.push_back(std::move(text.text));

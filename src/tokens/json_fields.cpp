@@ -1,4 +1,4 @@
-#include "tokens/fields.h"
+#include "tokens/json_fields.h"
 
 #include <unordered_set>
 #include <vector>
@@ -9,23 +9,23 @@ namespace tenon::tokens {
 
 namespace {
 
-constexpr size_t kFileLimit = 64 << 20;
-constexpr int kDepthLimit = 32;
-constexpr uint64_t kIdLimit = 1 << 22;
+constexpr size_t kMaxFileBytes = 64 << 20;
+constexpr int kMaxDepth = 32;
+constexpr uint64_t kMaxTokenIds = 1 << 22;
 
 }  // namespace
 
 void refuse(const std::string& what) { throw UserError(ErrorCode::tokenizer, "tokenizer.json: " + what); }
 
 Json parse_json(std::string_view text) {
-  if (text.size() > kFileLimit) refuse("more than 64 MiB");
+  if (text.size() > kMaxFileBytes) refuse("the file has more than 64 MiB");
   std::vector<std::unordered_set<std::string>> keys;
   auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > kDepthLimit) refuse("nested deeper than " + std::to_string(kDepthLimit));
+    if (depth > kMaxDepth) refuse("nested deeper than " + std::to_string(kMaxDepth));
     if (event == Json::parse_event_t::object_start) keys.emplace_back();
     if (event == Json::parse_event_t::object_end) keys.pop_back();
     if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get_ref<const std::string&>()).second)
-      refuse("the key '" + parsed.get<std::string>() + "' stands twice in one object");
+      refuse("the key '" + parsed.get<std::string>() + "' appears twice in one object");
     return true;
   };
   try {
@@ -36,68 +36,68 @@ Json parse_json(std::string_view text) {
 }
 
 int32_t token_id_of(const Json& value, const std::string& where) {
-  if (!value.is_number_unsigned() || value.get<uint64_t>() >= kIdLimit)
-    refuse(where + ": an id must be a whole number below " + std::to_string(kIdLimit) + ", not " + value.dump().substr(0, 40));
+  if (!value.is_number_unsigned() || value.get<uint64_t>() >= kMaxTokenIds)
+    refuse(where + ": an id must be a non-negative integer below " + std::to_string(kMaxTokenIds) + ", not " + value.dump().substr(0, 40));
   return static_cast<int32_t>(value.get<uint64_t>());
 }
 
-Fields::Fields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
+JsonFields::JsonFields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
   if (!object_.is_object()) refuse(where_ + " must be an object");
 }
 
-const Json* Fields::find(const std::string& name) {
+const Json* JsonFields::find(const std::string& name) {
   taken_.insert(name);
   auto found = object_.find(name);
   return found == object_.end() || found->is_null() ? nullptr : &*found;
 }
 
-const Json& Fields::need(const std::string& name) {
+const Json& JsonFields::need(const std::string& name) {
   const Json* value = find(name);
   if (!value) refuse(where_ + ": the field '" + name + "' is missing");
   return *value;
 }
 
-std::string Fields::text(const std::string& name) {
+std::string JsonFields::text(const std::string& name) {
   const Json& value = need(name);
   if (!value.is_string()) refuse(where_ + ": '" + name + "' must be a string");
   return value.get<std::string>();
 }
 
-std::string Fields::text_or(const std::string& name, const std::string& otherwise) { return find(name) ? text(name) : otherwise; }
+std::string JsonFields::text_or(const std::string& name, const std::string& otherwise) { return find(name) ? text(name) : otherwise; }
 
-bool Fields::flag(const std::string& name) {
+bool JsonFields::flag(const std::string& name) {
   const Json& value = need(name);
   if (!value.is_boolean()) refuse(where_ + ": '" + name + "' must be true or false");
   return value.get<bool>();
 }
 
-bool Fields::flag_or(const std::string& name, bool otherwise) { return find(name) ? flag(name) : otherwise; }
+bool JsonFields::flag_or(const std::string& name, bool otherwise) { return find(name) ? flag(name) : otherwise; }
 
-uint64_t Fields::count(const std::string& name, uint64_t limit) {
+uint64_t JsonFields::count(const std::string& name, uint64_t limit) {
   const Json& value = need(name);
   if (!value.is_number_unsigned() || value.get<uint64_t>() > limit)
-    refuse(where_ + ": '" + name + "' must be a whole number of at most " + std::to_string(limit));
+    refuse(where_ + ": '" + name + "' must be a non-negative integer of at most " + std::to_string(limit));
   return value.get<uint64_t>();
 }
 
-const Json& Fields::list(const std::string& name) {
+const Json& JsonFields::list(const std::string& name) {
   const Json& value = need(name);
   if (!value.is_array()) refuse(where_ + ": '" + name + "' must be a list");
   return value;
 }
 
-const Json& Fields::object(const std::string& name) {
+const Json& JsonFields::object(const std::string& name) {
   const Json& value = need(name);
   if (!value.is_object()) refuse(where_ + ": '" + name + "' must be an object");
   return value;
 }
 
-void Fields::done() const {
+void JsonFields::done() const {
   for (const auto& [name, value] : object_.items())
-    if (!taken_.count(name)) refuse(where_ + ": the field '" + name + "' is not known");
+    if (!taken_.count(name)) refuse(where_ + ": the field '" + name + "' is not supported");
 }
 
-std::string Part::type_of(const Json& object, const std::string& role) {
+std::string TypedFields::type_of(const Json& object, const std::string& role) {
   auto found = object.is_object() ? object.find("type") : object.end();
   if (!object.is_object() || found == object.end() || !found->is_string()) refuse(role + " must be an object with a 'type'");
   return found->get<std::string>();

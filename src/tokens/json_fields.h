@@ -1,5 +1,5 @@
-// Reading of tokenizer.json, which may be broken or hostile. A reader takes the fields of an object that it knows; a field that
-// nobody took is refused by name, as is all that has another type or size than expected.
+// Reads tokenizer.json, which may be malformed or malicious. A reader takes the fields of an object that it supports. A field that was not
+// taken is rejected by name, and so is a value of an unexpected type or size.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@ namespace tenon::tokens {
 
 using Json = nlohmann::json;
 
-[[noreturn]] void refuse(const std::string& what);  // UserError(tokenizer)
+[[noreturn]] void refuse(const std::string& what);  // Throws UserError(tokenizer).
 
-// Refuses duplicate keys, deep nesting and texts of more than 64 MiB.
+// Rejects duplicate keys, deep nesting and texts of more than 64 MiB.
 Json parse_json(std::string_view text);
 
 int32_t token_id_of(const Json& value, const std::string& where);
 
-class Fields {
+class JsonFields {
  public:
   // `where` names the object in messages. The object must outlive the reader.
-  Fields(const Json& object, std::string where);
+  JsonFields(const Json& object, std::string where);
 
   bool has(const std::string& name) const { return object_.contains(name); }
-  const Json* find(const std::string& name);  // null if it is not there or null
+  const Json* find(const std::string& name);  // Returns null if the field is missing or null.
   const Json& need(const std::string& name);
 
   std::string text(const std::string& name);
@@ -36,7 +36,7 @@ class Fields {
   const Json& list(const std::string& name);
   const Json& object(const std::string& name);
 
-  void done() const;  // all fields were taken
+  void done() const;  // Throws if a field was not taken.
   const std::string& where() const { return where_; }
 
  private:
@@ -45,14 +45,15 @@ class Fields {
   std::set<std::string> taken_;
 };
 
-// A part of the file with a "type", named in messages as "pre_tokenizer Split".
-class Part : public Fields {
+// Fields of an object with a "type". Messages name it as in "pre_tokenizer Split".
+class TypedFields : public JsonFields {
  public:
-  Part(const Json& object, const std::string& role) : Part(object, role, type_of(object, role)) {}
+  TypedFields(const Json& object, const std::string& role) : TypedFields(object, role, type_of(object, role)) {}
   const std::string& type() const { return type_; }
 
  private:
-  Part(const Json& object, const std::string& role, std::string type) : Fields(object, role + " " + type), type_(std::move(type)) {
+  TypedFields(const Json& object, const std::string& role, std::string type)
+      : JsonFields(object, role + " " + type), type_(std::move(type)) {
     find("type");
   }
   static std::string type_of(const Json& object, const std::string& role);
