@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
     formats::ShardIndex index(text, "fuzzed");
     if (index.size() == 0) std::abort();
     for (size_t i = 0; i < index.size(); ++i)
-      if (index.find(index.name(i)) != index.file_number(i) || !index.file(i).ends_with(".safetensors")) std::abort();
+      if (index.find(index.name(i)) != index.file_index(i) || !index.file(i).ends_with(".safetensors")) std::abort();
   } catch (const UserError& error) {
     if (error.code() != ErrorCode::format) std::abort();
   }
