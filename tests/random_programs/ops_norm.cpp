@@ -1,20 +1,22 @@
-// Normalisations, pooling, losses over classes.
-#include "fuzz/ops.h"
+// Normalization, pooling and classification losses.
+#include "random_programs/ops.h"
 
-namespace tenon::fuzz {
+namespace tenon::random_programs {
 namespace {
 
-Tensor one_image(const Tensor& t) {  // [1, channels, length]
+// Returns a view of shape [1, channels, length].
+Tensor one_image(const Tensor& t) {
   require(t.dim() >= 2 && t.numel() > 0);
   return t.reshape({1, t.size(0), -1});
 }
 
-Tensor plane(const Tensor& t) {  // [1, 1, height, width]
+// Returns a view of shape [1, 1, height, width].
+Tensor plane(const Tensor& t) {
   require(t.dim() >= 2 && t.numel() > 0);
   return t.reshape({1, 1, -1, t.size(-1)});
 }
 
-// Running statistics lie in x[1]: training overwrites part of another tensor.
+// The running statistics are views of x[1], so that training overwrites a slice of another tensor.
 Tensor batch_norm(const Tensors& x, bool training) {
   Tensor image = one_image(x[0]), statistics = x[1].detach().view(-1);
   int64_t channels = image.size(1);
@@ -63,4 +65,4 @@ const std::vector<Op> norm_ops = {
     {"soft_margin_loss", Wants::floating, 2, Fit::same, DO(torch::soft_margin_loss(x[0], x[1].sign()))},
 };
 
-}  // namespace tenon::fuzz
+}  // namespace tenon::random_programs

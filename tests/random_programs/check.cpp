@@ -1,4 +1,4 @@
-#include "fuzz/check.h"
+#include "random_programs/check.h"
 
 #include <ATen/ops/_make_dual.h>
 #include <tenon/compile.h>
@@ -13,7 +13,7 @@
 
 #include "support/compare.h"
 
-namespace tenon::fuzz {
+namespace tenon::random_programs {
 namespace {
 
 using test::difference;
@@ -22,7 +22,7 @@ using test::sharing;
 
 struct Outcome {
   Tensors results, inputs, gradients, tangents;
-  std::vector<bool> input_changed;  // its version moved
+  std::vector<bool> input_changed;  // Whether the version counter changed.
   Tensor generator;
   std::string error, backward_error;
 };
@@ -48,7 +48,7 @@ void differentiate(const RandomProgram& program, const MadeInputs& made, Outcome
     } else {
       out.gradients = torch::autograd::grad(outputs, made.leaves, tangents, std::nullopt, false, /*allow_unused=*/true);
     }
-    // ATen's derivative of cummax and cummin returns the saved input itself when it has no elements, history and all.
+    // ATen's derivative of cummax and cummin returns the saved input itself, with its autograd history, if it has no elements.
     for (Tensor& t : out.gradients)
       if (t.defined() && t.numel() == 0) t = t.detach();
   } catch (const std::exception& error) {
@@ -56,7 +56,7 @@ void differentiate(const RandomProgram& program, const MadeInputs& made, Outcome
   }
 }
 
-// The inputs with tangents, as long as it lives.
+// Adds tangents to the inputs for its lifetime.
 class ForwardMode {
  public:
   explicit ForwardMode(Tensors& inputs) : level_(torch::autograd::ForwardADLevel::get_next_idx()) {
@@ -79,7 +79,7 @@ class ForwardMode {
   uint64_t level_;
 };
 
-// Another thread that reads tensors under the lock of the program's steps.
+// A thread that reads tensors while holding the lock of the program's steps.
 class Reader {
  public:
   explicit Reader(Tensors tensors) : tensors_(std::move(tensors)), thread_([this] { run(); }) {}
@@ -151,8 +151,8 @@ Difference compare(const Outcome& e, const Outcome& g) {
   if (std::string d = difference(e.inputs, g.inputs, "input"); !d.empty()) return {"input", d};
   if (std::string d = difference(e.tangents, g.tangents, "tangent"); !d.empty()) return {"tangent", d};
   if (sharing(joined(e.inputs, e.results)) != sharing(joined(g.inputs, g.results))) return {"sharing", "results share memory differently"};
-  if (!torch::equal(e.generator, g.generator)) return {"generator", "the generator is in another state"};
-  if (e.input_changed != g.input_changed) return {"version", "versions of the inputs move differently"};
+  if (!torch::equal(e.generator, g.generator)) return {"generator", "the state of the generator differs"};
+  if (e.input_changed != g.input_changed) return {"version", "version counters of the inputs change differently"};
   if (e.backward_error.empty() != g.backward_error.empty())
     return {"backward error", "in backward: error '" + g.backward_error + "' instead of '" + e.backward_error + "'"};
   if (!e.backward_error.empty()) return {};
@@ -160,7 +160,7 @@ Difference compare(const Outcome& e, const Outcome& g) {
   return {};
 }
 
-// A second run, and one by each of ATen's loops, give what the first gave.
+// Returns whether a second run, and a run with each of ATen's loops, give the same outcome.
 bool eager_agrees_with_itself(const RandomProgram& program, const std::vector<Outcome>& expected) {
   for (Loops loops : {Loops::as_laid_out, Loops::vector, Loops::scalar})
     for (size_t call = 0; call < expected.size(); ++call) {
@@ -172,12 +172,12 @@ bool eager_agrees_with_itself(const RandomProgram& program, const std::vector<Ou
 
 }  // namespace
 
-Verdict check(const RandomProgram& program, const std::string& way) {
-  std::string backend = way.substr(0, way.find(':'));
-  Trust trust = backend == way ? Trust::checked : Trust::pure;
+Verdict check(const RandomProgram& program, const std::string& configuration) {
+  std::string backend = configuration.substr(0, configuration.find(':'));
+  Trust trust = backend == configuration ? Trust::checked : Trust::pure;
   Verdict verdict;
   if (program.reads_on_host && trust == Trust::pure) {
-    verdict.answered = true;
+    verdict.served = true;
     return verdict;
   }
   auto plain = [&program](const Tensors& in) { return execute(program, in); };
@@ -185,19 +185,19 @@ Verdict check(const RandomProgram& program, const std::string& way) {
   std::vector<Outcome> expected, got;
   auto note = [&](int call, const Difference& d) {
     verdict.kind = d.kind;
-    verdict.difference = way + ", call " + std::to_string(call) + ", " + d.text;
+    verdict.difference = configuration + ", call " + std::to_string(call) + ", " + d.text;
   };
   for (int call = 0; call < kCalls && verdict.kind.empty(); ++call) {
     expected.push_back(run_call(program, call, plain));
     got.push_back(run_call(program, call, fast));
     note(call, compare(expected.back(), got.back()));
   }
-  // What an earlier call returned must survive the later ones.
+  // Later calls must not change the results of earlier ones.
   for (int call = 0; call < kCalls && verdict.kind.empty(); ++call)
     if (std::string d = difference(expected[call].results, got[call].results, "result"); !d.empty())
       note(call, {"overwritten", "after later calls: " + d});
   Explanation why = tenon::explain(fast);
-  verdict.answered = why.answered > 0;
+  verdict.served = why.answered > 0;
   verdict.obstacles = why.obstacles;
   for (const Explanation::Recompile& r : why.recompiles) verdict.obstacles.push_back("recompiled: " + r.guard + " " + r.detail);
   for (const std::string& obstacle : why.obstacles)
@@ -210,4 +210,4 @@ Verdict check(const RandomProgram& program, const std::string& way) {
   return verdict;
 }
 
-}  // namespace tenon::fuzz
+}  // namespace tenon::random_programs

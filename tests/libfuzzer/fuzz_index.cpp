@@ -1,4 +1,4 @@
-// Any text as the index of a model in several files: refused with a code, or every tensor has a file.
+// Parses any text as the index of a sharded model: it is rejected with an error code, or every tensor has a file.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

@@ -1,10 +1,10 @@
-// Sums, extremes, scans and sorts over one dimension or all.
-#include "fuzz/ops.h"
+// Reductions, scans and sorts over one dimension or all.
+#include "random_programs/ops.h"
 
-namespace tenon::fuzz {
+namespace tenon::random_programs {
 namespace {
 
-// Two dimensions, or none of a tensor without any.
+// Returns two dimensions, or none for a 0-d tensor.
 std::vector<int64_t> two_dims(const Tensor& t, Parameters& p) {
   require(t.dim() >= 2);
   int64_t a = p.below(0, t.dim());
@@ -71,7 +71,7 @@ const std::vector<Op> reduction_ops = {
     {"var_mean", Wants::floating, 1, Fit::any,
      DO(torch::var_mean(x[0], at::OptionalIntArrayRef(p.dim(0, x[0])), p.below(1, 2), p.flag(2)))},
     {"std_mean", Wants::floating, 1, Fit::any, DO(torch::std_mean(x[0], p.flag(0)))},
-    // On a 0-d tensor ATen reads sizes that the object had before, and gives other last bits.
+    // For a 0-d tensor ATen reads sizes that the object had before, and the last bits of its result differ.
     {"norm along", Wants::floating, 1, Fit::any, DO(torch::norm(torch::atleast_1d(x[0]), p.real(0), p.dim(1, x[0]), p.flag(2)))},
     {"vector_norm", Wants::floating, 1, Fit::any, DO(torch::linalg_vector_norm(x[0], p.real(0)))},
     {"dist", Wants::floating, 2, Fit::alike, DO(torch::dist(x[0], x[1], p.real(0)))},
@@ -89,4 +89,4 @@ const std::vector<Op> reduction_ops = {
 #undef ALONG
 #undef ALONG_KEEP
 
-}  // namespace tenon::fuzz
+}  // namespace tenon::random_programs

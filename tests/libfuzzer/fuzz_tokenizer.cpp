@@ -1,5 +1,5 @@
-// libFuzzer: bytes are a tokenizer.json; one that loads encodes and decodes short texts. A refusal is fine, anything else is not.
-//   clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -Isrc -Iinclude tests/fuzzers/fuzz_tokenizer.cpp src/tokens/*.cpp
+// Parses any bytes as a tokenizer.json; if it loads, encodes and decodes short texts. Only UserError may be thrown.
+//   clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -Isrc -Iinclude tests/libfuzzer/fuzz_tokenizer.cpp src/tokens/*.cpp
 //   src/regex/*.cpp src/base/error.cpp -lpcre2-8 -lutf8proc -o fuzz_tokenizer
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
-// Products of matrices, convolutions, attention.
-#include "fuzz/ops.h"
+// Matrix products, convolutions and attention.
+#include "random_programs/ops.h"
 
-namespace tenon::fuzz {
+namespace tenon::random_programs {
 namespace {
 
 Tensor as_matrix(const Tensor& t) {
@@ -19,7 +19,7 @@ Tensor small_batch(const Tensor& t) {
   return as_batch(t);
 }
 
-// A kernel cut from the image itself.
+// Returns a convolution weight that is a view of the image itself.
 Tensor kernel(const Tensor& image, int64_t width) {
   require(image.size(-1) >= width);
   return image.narrow(-1, 0, width);
@@ -39,11 +39,11 @@ const std::vector<Op> matrix_ops = {
     {"mm", Wants::any, 2, Fit::same, DO((require(x[0].numel() < 256), torch::mm(as_matrix(x[0]), as_matrix(x[1]).t())))},
     {"bmm", Wants::any, 2, Fit::same, DO((require(x[0].numel() < 256), torch::bmm(as_batch(x[0]), as_batch(x[1]).transpose(1, 2))))},
     {"addmm", Wants::any, 2, Fit::same,
-     DO(torch::addmm(x[1].flatten().narrow(0, 0, 1), as_matrix(x[0]).t(), as_matrix(x[1]), p.number(0), 0.5))},
+     DO(torch::addmm(x[1].flatten().narrow(0, 0, 1), as_matrix(x[0]).t(), as_matrix(x[1]), p.scalar(0), 0.5))},
     {"addmm_", Wants::floating, 2, Fit::same,
      DO((require(x[0].dim() == 2), x[0].addmm_(x[1], torch::ones({x[0].size(1), x[0].size(1)}, x[0].options()))))},
     {"baddbmm", Wants::floating, 2, Fit::same,
-     DO(torch::baddbmm(as_batch(x[0]).sum(), as_batch(x[0]).transpose(1, 2), as_batch(x[1]), 1, p.number(0)))},
+     DO(torch::baddbmm(as_batch(x[0]).sum(), as_batch(x[0]).transpose(1, 2), as_batch(x[1]), 1, p.scalar(0)))},
     {"linear", Wants::floating, 2, Fit::same, DO((require(x[0].numel() < 256), torch::linear(x[0], as_matrix(x[1]))))},
     {"linear bias", Wants::floating, 2, Fit::same,
      DO((require(x[0].numel() < 256), torch::linear(x[0], as_matrix(x[1]), as_matrix(x[1]).select(1, 0))))},
@@ -72,4 +72,4 @@ const std::vector<Op> matrix_ops = {
     {"linalg_norm", Wants::floating, 1, Fit::any, DO(torch::linalg_norm(x[0]))},
 };
 
-}  // namespace tenon::fuzz
+}  // namespace tenon::random_programs

@@ -1,27 +1,27 @@
-#include "fuzz/ops.h"
+#include "random_programs/ops.h"
 
-namespace tenon::fuzz {
+namespace tenon::random_programs {
 
-torch::Scalar Parameters::number(size_t slot) {
-  static const torch::Scalar numbers[] = {2, 0.5, 1, -1, 3, 0, -0.25, 1.5, true, 7.0};
-  return pick(slot, numbers);
+torch::Scalar Parameters::scalar(size_t index) {
+  static const torch::Scalar values[] = {2, 0.5, 1, -1, 3, 0, -0.25, 1.5, true, 7.0};
+  return pick(index, values);
 }
 
-double Parameters::real(size_t slot) {
-  static const double numbers[] = {0.5, 1.0, 2.0, 0.1, 1e-5, 3.0, -1.0};
-  return pick(slot, numbers);
+double Parameters::real(size_t index) {
+  static const double values[] = {0.5, 1.0, 2.0, 0.1, 1e-5, 3.0, -1.0};
+  return pick(index, values);
 }
 
-torch::ScalarType Parameters::dtype(size_t slot) {
+torch::ScalarType Parameters::dtype(size_t index) {
   static const torch::ScalarType dtypes[] = {torch::kFloat, torch::kDouble, torch::kBFloat16, torch::kHalf,
                                              torch::kLong,  torch::kInt,    torch::kByte,     torch::kBool};
-  return pick(slot, dtypes);
+  return pick(index, dtypes);
 }
 
 std::string Parameters::text() const {
   std::string out;
-  for (size_t i = 0; i < kSlots; ++i)
-    if (used[i]) out += " p" + std::to_string(i) + "=" + std::to_string(slots[i]);
+  for (size_t i = 0; i < kCount; ++i)
+    if (used[i]) out += " p" + std::to_string(i) + "=" + std::to_string(values[i]);
   return out;
 }
 
@@ -30,9 +30,9 @@ Tensor indices_from(const Tensor& any, int64_t limit) {
   return any.detach().to(torch::kLong).remainder(limit);
 }
 
-Tensor some_indices(Parameters& p, size_t slot, int64_t limit) {
+Tensor some_indices(Parameters& p, size_t index, int64_t limit) {
   require(limit > 0);
-  return torch::arange(p.below(slot, 5), torch::kLong).mul(3).remainder(limit);
+  return torch::arange(p.below(index, 5), torch::kLong).mul(3).remainder(limit);
 }
 
 int64_t size_at(const Tensor& t, int64_t dim) { return t.dim() == 0 ? 1 : t.size(dim); }
@@ -58,10 +58,10 @@ const std::vector<const Op*>& all_ops() {
   static const std::vector<const Op*> all = [] {
     std::vector<const Op*> list;
     for (const Family& family : families())
-      for (const Op& op : family.rows) list.push_back(&op);
+      for (const Op& op : family.ops) list.push_back(&op);
     return list;
   }();
   return all;
 }
 
-}  // namespace tenon::fuzz
+}  // namespace tenon::random_programs

@@ -1,4 +1,4 @@
-// Any bytes as a safetensors file: refused with a code, or every tensor lies inside the file.
+// Parses any bytes as a safetensors file: they are rejected with an error code, or every tensor is inside the file.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

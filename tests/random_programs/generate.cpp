@@ -1,10 +1,9 @@
-// Programs are made by running them: a step is proposed, tried on real tensors, and kept if ATen
-// accepts it.
+// Generates programs by running them: a step is proposed, run on real tensors, and kept if ATen accepts it.
 #include <torch/csrc/autograd/autograd.h>
 
-#include "fuzz/random_program.h"
+#include "random_programs/random_program.h"
 
-namespace tenon::fuzz {
+namespace tenon::random_programs {
 namespace {
 
 using torch::ScalarType;
@@ -70,7 +69,7 @@ class Generator {
     if (changes_size_ && !base_.empty()) program_.changing_size = base_[rng_.below(static_cast<int64_t>(base_.size()))];
   }
 
-  // Of the program's own shape, or one that may go with it.
+  // Returns the program's main shape, or one that may be compatible with it.
   std::vector<int64_t> related_shape() {
     std::vector<int64_t> sizes = base_;
     if (rng_.chance(45)) return sizes;
@@ -122,14 +121,14 @@ class Generator {
 
   const Op* choose_op() {
     int64_t total = 0;
-    auto is_left_out = [&](const Family& family) {
+    auto is_excluded = [&](const Family& family) {
       return (family.random && !random_) || (family.reads_on_host && !program_.reads_on_host);
     };
-    for (const Family& family : families()) total += is_left_out(family) ? 0 : family.weight;
+    for (const Family& family : families()) total += is_excluded(family) ? 0 : family.weight;
     int64_t at = rng_.below(total);
     for (const Family& family : families()) {
-      if (is_left_out(family)) continue;
-      if ((at -= family.weight) < 0) return &family.rows[rng_.below(static_cast<int64_t>(family.rows.size()))];
+      if (is_excluded(family)) continue;
+      if ((at -= family.weight) < 0) return &family.ops[rng_.below(static_cast<int64_t>(family.ops.size()))];
     }
     return nullptr;
   }
@@ -164,7 +163,7 @@ class Generator {
     if (first < 0) return;
     step.operands.push_back(first);
     while (step.operands.size() < step.op->operands) step.operands.push_back(choose_further(step.op->fit, first));
-    for (int64_t& slot : step.parameters.slots) slot = rng_.below(5040);
+    for (int64_t& value : step.parameters.values) value = rng_.below(5040);
     Tensors operands, results;
     for (int id : step.operands) operands.push_back(values_[id]);
     try {
@@ -185,9 +184,9 @@ class Generator {
     std::vector<bool> used(values_.size(), false);
     for (const Step& step : program_.steps)
       for (int id : step.operands) used[id] = true;
-    int64_t wanted = 1 + rng_.below(4);
+    int64_t max_outputs = 1 + rng_.below(4);
     for (int id = program_.values - 1; id >= static_cast<int>(program_.inputs.size()); --id)
-      if (!used[id] && static_cast<int64_t>(program_.outputs.size()) < wanted) program_.outputs.push_back(id);
+      if (!used[id] && static_cast<int64_t>(program_.outputs.size()) < max_outputs) program_.outputs.push_back(id);
     while (program_.outputs.empty() || rng_.chance(12)) program_.outputs.push_back(choose_value());
   }
 
@@ -199,7 +198,7 @@ class Generator {
   bool random_ = false, with_grad_ = false, changes_size_ = false;
 };
 
-// Backward through everything that it returns works in eager.
+// Returns whether backward through all results works in eager.
 bool differentiable(const RandomProgram& program) {
   try {
     at::AutoGradMode mode(program.grad_mode);
@@ -216,8 +215,7 @@ bool differentiable(const RandomProgram& program) {
 
 }  // namespace
 
-// Most in-place writes spoil what a backward needs. A few such programs are kept: both sides must
-// refuse them.
+// Most in-place writes overwrite tensors that backward needs. A few such programs are kept: both sides must throw.
 RandomProgram generate(uint64_t seed) {
   for (uint64_t variation = 0;; ++variation) {
     RandomProgram program = Generator(seed + variation * 0x100000001ull).run();
@@ -226,4 +224,4 @@ RandomProgram generate(uint64_t seed) {
   }
 }
 
-}  // namespace tenon::fuzz
+}  // namespace tenon::random_programs

@@ -1,8 +1,8 @@
-#include "fuzz/random_program.h"
+#include "random_programs/random_program.h"
 
 #include <sstream>
 
-namespace tenon::fuzz {
+namespace tenon::random_programs {
 namespace {
 
 const char* layout_name(Layout layout) {
@@ -47,7 +47,7 @@ Tensor laid_out(const Input& input, bool special) {
   }
 }
 
-// A tensor with a storage of its own over all of the memory, or over its second half.
+// Returns a tensor with a separate storage over all of the memory, or over its second half.
 Tensor over_memory_of(const Tensor& base, bool half) {
   torch::NoGradGuard no_grad;
   Tensor t = base.detach();
@@ -57,7 +57,7 @@ Tensor over_memory_of(const Tensor& base, bool half) {
 }
 
 Tensor view_of(const Tensor& base, const Input& input) {
-  if (input.view_kind == 5) return base;  // the same handle twice
+  if (input.view_kind == 5) return base;  // The same handle twice.
   if (input.view_kind >= 6) return over_memory_of(base, input.view_kind == 7);
   torch::NoGradGuard no_grad;
   Tensor t = base.detach();
@@ -114,9 +114,9 @@ MadeInputs make_inputs(const RandomProgram& program, uint64_t data_seed, int cal
 
 namespace {
 
-// Operands of one shape with room behind each row: ATen's vector loop takes every element.
+// Pads a flattened operand, so that ATen's vectorized loop computes every element.
 Tensor for_vector_loop(const Tensor& t) { return torch::constant_pad_nd(t.reshape({-1}), {0, 256 - t.numel() % 256}); }
-// A stride of two: ATen's scalar loop takes every element.
+// Gives an operand a stride of two, so that ATen's scalar loop computes every element.
 Tensor for_scalar_loop(const Tensor& t) { return torch::stack({t, t}, -1).select(-1, 0); }
 
 Tensors apply_by_loop(const Op& op, const Tensors& operands, Parameters& parameters, Loops loops) {
@@ -194,4 +194,4 @@ std::string RandomProgram::text() const {
   return out.str();
 }
 
-}  // namespace tenon::fuzz
+}  // namespace tenon::random_programs

@@ -1,11 +1,11 @@
-// Contents that the program reads on the host, by const pointers and by system calls. What it finds goes on as a
-// tensor that the host fills.
+// Programs that read contents on the host, with const pointers and with system calls. The result is a tensor that the host
+// fills.
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "fuzz/ops.h"
+#include "random_programs/ops.h"
 
-namespace tenon::fuzz {
+namespace tenon::random_programs {
 namespace {
 
 Tensor filled_by_host(double value) {
@@ -31,7 +31,7 @@ Tensor read_by_storage(const Tensor& t) {
   return filled_by_host(checksum(begin, t.nbytes()));
 }
 
-// Through a file in memory, as a program does that saves a tensor.
+// Reads through a file in memory, like a program that saves a tensor.
 Tensor read_by_file(const Tensor& t) {
   require(t.is_non_overlapping_and_dense());
   static const int file = memfd_create("contents", 0);
@@ -50,4 +50,4 @@ const std::vector<Op> host_ops = {
     {"read by alias", Wants::any, 1, Fit::any, DO(read_by_pointer(x[0].detach()))},
 };
 
-}  // namespace tenon::fuzz
+}  // namespace tenon::random_programs

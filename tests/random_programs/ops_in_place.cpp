@@ -1,10 +1,10 @@
-// Ops that overwrite an operand: whole tensors, parts seen through views, out= tensors.
-#include "fuzz/ops.h"
+// Ops that overwrite an operand: whole tensors, slices through views, out= tensors.
+#include "random_programs/ops.h"
 
-namespace tenon::fuzz {
+namespace tenon::random_programs {
 namespace {
 
-Tensor part(const Tensor& t, Parameters& p) {
+Tensor slice_of(const Tensor& t, Parameters& p) {
   require(t.dim() > 0 && t.size(0) > 0);
   switch (p.below(0, 4)) {
     case 0:
@@ -30,9 +30,9 @@ Tensor swap_contents(const Tensors& x) {
   return kept;
 }
 
-// The same memory through three handles, one of them made before the write.
-Tensor write_behind_view(const Tensor& t, Parameters& p) {
-  Tensor view = part(t, p), before = view.clone();
+// Accesses the same memory through three handles, one of them created before the write.
+Tensor write_under_view(const Tensor& t, Parameters& p) {
+  Tensor view = slice_of(t, p), before = view.clone();
   t.mul_(2);
   return view + before;
 }
@@ -70,17 +70,17 @@ const std::vector<Op> in_place_ops = {
     IN_PLACE2(bitwise_or_),
     IN_PLACE2(floor_divide_),
     IN_PLACE2(atan2_),
-    {"add_ number", Wants::any, 1, Fit::any, DO(x[0].add_(p.number(0)))},
-    {"mul_ number", Wants::any, 1, Fit::any, DO(x[0].mul_(p.number(0)))},
-    {"fill_", Wants::any, 1, Fit::any, DO(x[0].fill_(p.number(0)))},
-    {"clamp_", Wants::any, 1, Fit::any, DO(x[0].clamp_(-1, p.number(0)))},
+    {"add_ scalar", Wants::any, 1, Fit::any, DO(x[0].add_(p.scalar(0)))},
+    {"mul_ scalar", Wants::any, 1, Fit::any, DO(x[0].mul_(p.scalar(0)))},
+    {"fill_", Wants::any, 1, Fit::any, DO(x[0].fill_(p.scalar(0)))},
+    {"clamp_", Wants::any, 1, Fit::any, DO(x[0].clamp_(-1, p.scalar(0)))},
     {"add_ self", Wants::any, 1, Fit::any, DO(x[0].add_(x[0]))},
-    {"addcmul_", Wants::any, 3, Fit::alike, DO(x[0].addcmul_(x[1], x[2], p.number(0)))},
+    {"addcmul_", Wants::any, 3, Fit::alike, DO(x[0].addcmul_(x[1], x[2], p.scalar(0)))},
     {"lerp_", Wants::floating, 2, Fit::alike, DO(x[0].lerp_(x[1], p.real(0)))},
-    {"masked_fill_", Wants::any, 2, Fit::broadcast, DO(x[0].masked_fill_(x[1].to(torch::kBool), p.number(0)))},
+    {"masked_fill_", Wants::any, 2, Fit::broadcast, DO(x[0].masked_fill_(x[1].to(torch::kBool), p.scalar(0)))},
     {"cumsum_", Wants::any, 1, Fit::any, DO(x[0].cumsum_(p.dim(0, x[0])))},
     {"leaky_relu_", Wants::floating, 1, Fit::any, DO(torch::leaky_relu_(target(x[0]), 0.1))},
-    {"fill_diagonal_", Wants::any, 1, Fit::any, DO(x[0].fill_diagonal_(p.number(0)))},
+    {"fill_diagonal_", Wants::any, 1, Fit::any, DO(x[0].fill_diagonal_(p.scalar(0)))},
     {"transpose_", Wants::any, 1, Fit::any, DO(x[0].transpose_(p.dim(0, x[0]), p.dim(1, x[0])))},
     {"unsqueeze_", Wants::any, 1, Fit::any, DO(x[0].unsqueeze_(p.dim(0, x[0])))},
     {"squeeze_", Wants::any, 1, Fit::any, DO(x[0].squeeze_())},
@@ -91,16 +91,16 @@ const std::vector<Op> in_place_ops = {
 };
 
 const std::vector<Op> view_write_ops = {
-    {"part add_", Wants::any, 1, Fit::any, DO(part(x[0], p).add_(1))},
-    {"part mul_", Wants::any, 1, Fit::any, DO(part(x[0], p).mul_(p.number(2)))},
-    {"part zero_", Wants::any, 1, Fit::any, DO(part(x[0], p).zero_())},
-    {"part sigmoid_", Wants::any, 1, Fit::any, DO(part(x[0], p).sigmoid_())},
-    {"part copy_", Wants::any, 2, Fit::broadcast, DO(part(x[0], p).copy_(x[1].flatten().narrow(0, 0, 1)))},
-    {"part add_ part", Wants::any, 1, Fit::any, DO(part(x[0], p).add_(x[0].select(0, 0)))},
-    {"part of part", Wants::any, 1, Fit::any, DO(part(part(x[0], p), p).mul_(3))},
+    {"slice add_", Wants::any, 1, Fit::any, DO(slice_of(x[0], p).add_(1))},
+    {"slice mul_", Wants::any, 1, Fit::any, DO(slice_of(x[0], p).mul_(p.scalar(2)))},
+    {"slice zero_", Wants::any, 1, Fit::any, DO(slice_of(x[0], p).zero_())},
+    {"slice sigmoid_", Wants::any, 1, Fit::any, DO(slice_of(x[0], p).sigmoid_())},
+    {"slice copy_", Wants::any, 2, Fit::broadcast, DO(slice_of(x[0], p).copy_(x[1].flatten().narrow(0, 0, 1)))},
+    {"slice add_ slice", Wants::any, 1, Fit::any, DO(slice_of(x[0], p).add_(x[0].select(0, 0)))},
+    {"slice of slice", Wants::any, 1, Fit::any, DO(slice_of(slice_of(x[0], p), p).mul_(3))},
     {"flat add_", Wants::any, 1, Fit::any, DO(x[0].view(-1).narrow(0, 0, 1).add_(2))},
-    {"flat fill_", Wants::any, 1, Fit::any, DO(x[0].view(-1).slice(0, 1, std::nullopt, 2).fill_(p.number(0)))},
-    {"diagonal add_", Wants::any, 1, Fit::any, DO(x[0].diagonal().add_(p.number(0)))},
+    {"flat fill_", Wants::any, 1, Fit::any, DO(x[0].view(-1).slice(0, 1, std::nullopt, 2).fill_(p.scalar(0)))},
+    {"diagonal add_", Wants::any, 1, Fit::any, DO(x[0].diagonal().add_(p.scalar(0)))},
     {"diagonal copy_", Wants::any, 2, Fit::same, DO(x[0].diagonal().copy_(x[1].diagonal()))},
     {"rows copy_ back", Wants::any, 1, Fit::any, DO(x[0].copy_(x[0].flip(0)))},
     {"transposed add_", Wants::any, 1, Fit::any, DO(x[0].add_(x[0].mT().clone()))},
@@ -109,7 +109,7 @@ const std::vector<Op> view_write_ops = {
     {"no_grad mul_", Wants::any, 2, Fit::broadcast, DO(without_grad([](const Tensors& t) { return t[0].mul_(t[1]); }, x))},
     {"no_grad add", Wants::any, 2, Fit::broadcast, DO(without_grad([](const Tensors& t) { return t[0] + t[1]; }, x))},
     {"swap contents", Wants::any, 2, Fit::same, DO(swap_contents(x))},
-    {"write behind view", Wants::any, 1, Fit::any, DO(write_behind_view(x[0], p))},
+    {"write under view", Wants::any, 1, Fit::any, DO(write_under_view(x[0], p))},
     {"index put slice", Wants::any, 1, Fit::any, DO(target(x[0]).index_put_({torch::indexing::Slice(0, 1)}, torch::Scalar(2)))},
     {"foreach add_", Wants::any, 2, Fit::same, DO((at::_foreach_add_({x[0], x[1]}, 1), x[0]))},
 };
@@ -117,4 +117,4 @@ const std::vector<Op> view_write_ops = {
 #undef IN_PLACE
 #undef IN_PLACE2
 
-}  // namespace tenon::fuzz
+}  // namespace tenon::random_programs

@@ -1,7 +1,7 @@
-// Ops that draw from the generator, and tensors out of nothing.
-#include "fuzz/ops.h"
+// Ops that draw from the random generator, and factory functions.
+#include "random_programs/ops.h"
 
-namespace tenon::fuzz {
+namespace tenon::random_programs {
 
 const std::vector<Op> random_ops = {
     {"dropout", Wants::floating, 1, Fit::any, DO(torch::dropout(x[0], 0.5, true))},
@@ -15,7 +15,7 @@ const std::vector<Op> random_ops = {
     {"bernoulli", Wants::floating, 1, Fit::any, DO(torch::bernoulli(x[0].sigmoid().nan_to_num(0.5)))},
     {"bernoulli_", Wants::any, 1, Fit::any, DO(x[0].bernoulli_(0.5))},
     {"normal_", Wants::floating, 1, Fit::any, DO(x[0].normal_(0, p.real(0)))},
-    {"part normal_", Wants::floating, 1, Fit::any, DO((require(x[0].dim() > 0 && x[0].size(0) > 0), x[0].select(0, 0).normal_()))},
+    {"slice normal_", Wants::floating, 1, Fit::any, DO((require(x[0].dim() > 0 && x[0].size(0) > 0), x[0].select(0, 0).normal_()))},
     {"uniform_", Wants::floating, 1, Fit::any, DO(x[0].uniform_(-1, 1))},
     {"exponential_", Wants::floating, 1, Fit::any, DO(x[0].exponential_())},
     {"random_", Wants::any, 1, Fit::any, DO(x[0].random_(0, 2))},
@@ -37,7 +37,7 @@ const std::vector<Op> random_ops = {
 const std::vector<Op> factory_ops = {
     {"zeros", Wants::any, 1, Fit::any, DO(torch::zeros(x[0].sizes(), x[0].options()))},
     {"ones", Wants::any, 1, Fit::any, DO(torch::ones(x[0].sizes(), p.dtype(0)))},
-    {"full", Wants::any, 1, Fit::any, DO(torch::full(x[0].sizes(), p.number(0), torch::dtype(p.dtype(1))))},
+    {"full", Wants::any, 1, Fit::any, DO(torch::full(x[0].sizes(), p.scalar(0), torch::dtype(p.dtype(1))))},
     {"arange", Wants::any, 1, Fit::any, DO(torch::arange(size_at(x[0], -1), p.dtype(0)))},
     {"arange steps", Wants::any, 1, Fit::any, DO(torch::arange(0, 2, 0.5))},
     {"linspace", Wants::any, 1, Fit::any, DO(torch::linspace(-1, 1, size_at(x[0], -1)))},
@@ -45,15 +45,15 @@ const std::vector<Op> factory_ops = {
     {"eye", Wants::any, 1, Fit::any, DO(torch::eye(p.below(0, 5), 1 + p.below(1, 4)))},
     {"zeros_like", Wants::any, 1, Fit::any, DO(torch::zeros_like(x[0]))},
     {"ones_like", Wants::any, 1, Fit::any, DO(torch::ones_like(x[0], p.dtype(0)))},
-    {"full_like", Wants::any, 1, Fit::any, DO(torch::full_like(x[0], p.number(0)))},
+    {"full_like", Wants::any, 1, Fit::any, DO(torch::full_like(x[0], p.scalar(0)))},
     {"new_zeros", Wants::any, 1, Fit::any, DO(x[0].new_zeros({p.below(0, 4), 2}))},
-    {"new_full", Wants::any, 1, Fit::any, DO(x[0].new_full({2, p.below(0, 4)}, p.number(1)))},
+    {"new_full", Wants::any, 1, Fit::any, DO(x[0].new_full({2, p.below(0, 4)}, p.scalar(1)))},
     {"new_ones", Wants::any, 1, Fit::any, DO(x[0].new_ones(x[0].sizes()))},
-    {"scalar_tensor", Wants::any, 1, Fit::any, DO(at::scalar_tensor(p.number(0)))},
-    {"empty fill_", Wants::any, 1, Fit::any, DO(torch::empty(x[0].sizes(), x[0].options()).fill_(p.number(0)))},
+    {"scalar_tensor", Wants::any, 1, Fit::any, DO(at::scalar_tensor(p.scalar(0)))},
+    {"empty fill_", Wants::any, 1, Fit::any, DO(torch::empty(x[0].sizes(), x[0].options()).fill_(p.scalar(0)))},
     {"empty_like copy_", Wants::any, 1, Fit::any, DO(torch::empty_like(x[0]).copy_(x[0]))},
     {"tril_indices", Wants::any, 1, Fit::any, DO(torch::tril_indices(p.below(0, 4), 3))},
     {"bartlett_window", Wants::any, 1, Fit::any, DO(torch::bartlett_window(1 + p.below(0, 5)))},
 };
 
-}  // namespace tenon::fuzz
+}  // namespace tenon::random_programs

@@ -1,7 +1,7 @@
-// Views of a tensor's memory, and ops that move its elements about.
-#include "fuzz/ops.h"
+// Views, and ops that only move elements.
+#include "random_programs/ops.h"
 
-namespace tenon::fuzz {
+namespace tenon::random_programs {
 namespace {
 
 std::vector<int64_t> new_shape(const Tensor& t, Parameters& p) {
@@ -59,8 +59,8 @@ Tensor selected(const Tensor& t, Parameters& p) {
 
 Tensor overlaid(const Tensor& t, Parameters& p) {
   require(t.is_contiguous() && t.numel() >= 2);
-  int64_t rows = 1 + p.below(0, t.numel() - 1);
-  return t.as_strided({rows, 2}, {1, 1});  // overlapping windows
+  int64_t windows = 1 + p.below(0, t.numel() - 1);
+  return t.as_strided({windows, 2}, {1, 1});  // Overlapping windows.
 }
 
 Tensor repeated(const Tensor& t, Parameters& p) {
@@ -71,7 +71,7 @@ Tensor repeated(const Tensor& t, Parameters& p) {
   return t.repeat(times);
 }
 
-Tensors pieces(Tensors list) {
+Tensors bounded_list(Tensors list) {
   require(list.size() <= 6);
   return list;
 }
@@ -95,9 +95,9 @@ const std::vector<Op> view_ops = {
     VIEW("select", selected(x[0], p)),
     VIEW("narrow", narrowed(x[0], p)),
     VIEW("slice", sliced(x[0], p)),
-    VIEW("split", pieces(x[0].split(1 + p.below(0, 3), p.dim(1, x[0])))),
+    VIEW("split", bounded_list(x[0].split(1 + p.below(0, 3), p.dim(1, x[0])))),
     VIEW("chunk", x[0].chunk(1 + p.below(0, 3), p.dim(1, x[0]))),
-    VIEW("unbind", pieces(x[0].unbind(p.dim(0, x[0])))),
+    VIEW("unbind", bounded_list(x[0].unbind(p.dim(0, x[0])))),
     VIEW("tensor_split", x[0].tensor_split(1 + p.below(0, 3), p.dim(1, x[0]))),
     VIEW("split_with_sizes", x[0].split_with_sizes({1, size_at(x[0], 0) - 1}, 0)),
     VIEW("diagonal", x[0].diagonal(p.below(0, 3) - 1, 0, -1)),
@@ -130,7 +130,7 @@ const std::vector<Op> shape_ops = {
     VIEW("triu", x[0].triu(p.below(0, 3) - 1)),
     VIEW("diag", x[0].diag()),
     VIEW("diag_embed", (require(x[0].numel() <= 512), x[0].diag_embed())),
-    VIEW("pad", torch::constant_pad_nd(x[0], {p.below(0, 2), p.below(1, 3)}, p.number(2))),
+    VIEW("pad", torch::constant_pad_nd(x[0], {p.below(0, 2), p.below(1, 3)}, p.scalar(2))),
     VIEW("reflect pad", torch::reflection_pad1d(x[0], {p.below(0, 2), p.below(1, 3)})),
     VIEW("narrow_copy", x[0].narrow_copy(p.dim(0, x[0]), 0, p.below(1, 3))),
     VIEW("atleast_2d", torch::atleast_2d(x[0])),
@@ -145,4 +145,4 @@ const std::vector<Op> shape_ops = {
 
 #undef VIEW
 
-}  // namespace tenon::fuzz
+}  // namespace tenon::random_programs

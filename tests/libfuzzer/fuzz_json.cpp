@@ -1,5 +1,5 @@
-// Any text as a configuration: refused with a code, or what it means survives being written. Whatever this takes,
-// nlohmann's own parser takes too, and reads the same.
+// Parses any text as a configuration: it is rejected with an error code, or its value survives a round trip. nlohmann's own parser
+// accepts every text that this parser accepts, with the same value.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

@@ -1,13 +1,13 @@
-#include "fuzz/minimise.h"
+#include "random_programs/minimise.h"
 
 #include <chrono>
 
-#include "fuzz/check.h"
+#include "random_programs/check.h"
 
-namespace tenon::fuzz {
+namespace tenon::random_programs {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(30);
+constexpr auto kMaxDuration = std::chrono::seconds(30);
 
 void replace_value(RandomProgram& program, int from, int to) {
   for (Step& step : program.steps)
@@ -59,7 +59,7 @@ class Minimiser {
   }
 
  private:
-  bool in_time() const { return std::chrono::steady_clock::now() - start_ < kPatience; }
+  bool in_time() const { return std::chrono::steady_clock::now() - start_ < kMaxDuration; }
 
   bool try_program(RandomProgram candidate) {
     if (!in_time() || !fails_(candidate)) return false;
@@ -136,7 +136,7 @@ class Minimiser {
     }
   }
 
-  // Earlier values instead of later ones.
+  // Replaces operands by earlier values.
   void simplify_operands() {
     for (size_t s = 0; s < best_.steps.size(); ++s)
       for (size_t k = 0; k < best_.steps[s].operands.size(); ++k)
@@ -156,4 +156,4 @@ RandomProgram minimise(RandomProgram program, const std::function<bool(const Ran
   return Minimiser(std::move(program), fails).run();
 }
 
-}  // namespace tenon::fuzz
+}  // namespace tenon::random_programs

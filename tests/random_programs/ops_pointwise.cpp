@@ -1,7 +1,7 @@
-// One tensor in, one of the same shape out; then two or three that broadcast.
-#include "fuzz/ops.h"
+// Pointwise ops of one operand, then of two or three operands that broadcast.
+#include "random_programs/ops.h"
 
-namespace tenon::fuzz {
+namespace tenon::random_programs {
 
 #define UNARY(name) \
   { #name, Wants::any, 1, Fit::any, DO(torch::name(x[0])) }
@@ -69,26 +69,26 @@ const std::vector<Op> pointwise_ops = {
     {"gelu", Wants::floating, 1, Fit::any, DO(torch::gelu(x[0], p.flag(0) ? "tanh" : "none")), true},
     {"softplus", Wants::floating, 1, Fit::any, DO(torch::softplus(x[0], p.real(0), 20))},
     {"hardtanh", Wants::any, 1, Fit::any, DO(torch::hardtanh(x[0], -1, 1))},
-    {"elu", Wants::floating, 1, Fit::any, DO(torch::elu(x[0], p.number(0)))},
+    {"elu", Wants::floating, 1, Fit::any, DO(torch::elu(x[0], p.scalar(0)))},
     {"celu", Wants::floating, 1, Fit::any, DO(torch::celu(x[0], p.real(0)))},
-    {"leaky_relu", Wants::floating, 1, Fit::any, DO(torch::leaky_relu(x[0], p.number(0)))},
+    {"leaky_relu", Wants::floating, 1, Fit::any, DO(torch::leaky_relu(x[0], p.scalar(0)))},
     {"hardshrink", Wants::floating, 1, Fit::any, DO(torch::hardshrink(x[0], 0.5))},
     {"softshrink", Wants::floating, 1, Fit::any, DO(torch::softshrink(x[0], 0.5))},
-    {"threshold", Wants::any, 1, Fit::any, DO(torch::threshold(x[0], 0.5, p.number(0)))},
+    {"threshold", Wants::any, 1, Fit::any, DO(torch::threshold(x[0], 0.5, p.scalar(0)))},
     {"nan_to_num", Wants::any, 1, Fit::any, DO(torch::nan_to_num(x[0], 0.5, 100.0, -100.0))},
-    {"clamp", Wants::any, 1, Fit::any, DO(torch::clamp(x[0], -1, p.number(0)))},
-    {"clamp_min", Wants::any, 1, Fit::any, DO(torch::clamp_min(x[0], p.number(0)))},
-    {"clamp_max", Wants::any, 1, Fit::any, DO(torch::clamp_max(x[0], p.number(0)))},
+    {"clamp", Wants::any, 1, Fit::any, DO(torch::clamp(x[0], -1, p.scalar(0)))},
+    {"clamp_min", Wants::any, 1, Fit::any, DO(torch::clamp_min(x[0], p.scalar(0)))},
+    {"clamp_max", Wants::any, 1, Fit::any, DO(torch::clamp_max(x[0], p.scalar(0)))},
     {"to", Wants::any, 1, Fit::any, DO(x[0].to(p.dtype(0)))},
     {"to float", Wants::any, 1, Fit::any, DO(x[0].to(torch::kFloat))},
-    {"add number", Wants::any, 1, Fit::any, DO(x[0] + p.number(0))},
-    {"number minus", Wants::any, 1, Fit::any, DO(p.number(0) - x[0])},
-    {"mul number", Wants::any, 1, Fit::any, DO(x[0] * p.number(0))},
-    {"div number", Wants::any, 1, Fit::any, DO(x[0] / 3)},
-    {"pow number", Wants::any, 1, Fit::any, DO(torch::pow(x[0], p.number(0)))},
-    {"number to the", Wants::any, 1, Fit::any, DO(torch::pow(2.0, x[0]))},
-    {"compare number", Wants::any, 1, Fit::any, DO(torch::gt(x[0], p.number(0)))},
-    {"remainder number", Wants::any, 1, Fit::any, DO(torch::remainder(x[0], p.number(0)))},
+    {"add scalar", Wants::any, 1, Fit::any, DO(x[0] + p.scalar(0))},
+    {"scalar minus", Wants::any, 1, Fit::any, DO(p.scalar(0) - x[0])},
+    {"mul scalar", Wants::any, 1, Fit::any, DO(x[0] * p.scalar(0))},
+    {"div scalar", Wants::any, 1, Fit::any, DO(x[0] / 3)},
+    {"pow scalar", Wants::any, 1, Fit::any, DO(torch::pow(x[0], p.scalar(0)))},
+    {"scalar to the", Wants::any, 1, Fit::any, DO(torch::pow(2.0, x[0]))},
+    {"compare scalar", Wants::any, 1, Fit::any, DO(torch::gt(x[0], p.scalar(0)))},
+    {"remainder scalar", Wants::any, 1, Fit::any, DO(torch::remainder(x[0], p.scalar(0)))},
     {"shift left", Wants::integer, 1, Fit::any, DO(torch::bitwise_left_shift(x[0], 1))},
     {"cast round trip", Wants::floating, 1, Fit::any, DO(x[0].to(torch::kBFloat16).to(x[0].scalar_type()))},
 };
@@ -120,7 +120,8 @@ const std::vector<Op> binary_ops = {
     BINARY(logaddexp),
     BINARY(logaddexp2),
     BINARY(copysign),
-    {"nextafter", Wants::any, 2, Fit::broadcast, DO(torch::nextafter(x[0].detach(), x[1].detach()))},  // libtorch knows no derivative of it
+    {"nextafter", Wants::any, 2, Fit::broadcast,
+     DO(torch::nextafter(x[0].detach(), x[1].detach()))},  // libtorch has no derivative of nextafter.
     BINARY(xlogy),
     BINARY(fmod),
     BINARY(remainder),
@@ -129,8 +130,8 @@ const std::vector<Op> binary_ops = {
     BINARY(ldexp),
     BINARY(true_divide),
     BINARY(gcd),
-    {"add scaled", Wants::any, 2, Fit::broadcast, DO(torch::add(x[0], x[1], p.number(0)))},
-    {"sub scaled", Wants::any, 2, Fit::broadcast, DO(torch::sub(x[0], x[1], p.number(0)))},
+    {"add scaled", Wants::any, 2, Fit::broadcast, DO(torch::add(x[0], x[1], p.scalar(0)))},
+    {"sub scaled", Wants::any, 2, Fit::broadcast, DO(torch::sub(x[0], x[1], p.scalar(0)))},
     {"operators", Wants::any, 2, Fit::broadcast, DO(x[0] * 2 - x[1] / 3 + 1)},
     {"div floor", Wants::any, 2, Fit::broadcast, DO(torch::div(x[0], x[1], "floor"))},
     {"div trunc", Wants::any, 2, Fit::broadcast, DO(torch::div(x[0], x[1], "trunc"))},
@@ -138,9 +139,9 @@ const std::vector<Op> binary_ops = {
     {"where", Wants::any, 3, Fit::broadcast, DO(torch::where(x[2].to(torch::kBool), x[0], x[1]))},
     {"where compare", Wants::any, 2, Fit::broadcast, DO(torch::where(x[0] > x[1], x[0], x[1]))},
     {"lerp", Wants::floating, 3, Fit::alike, DO(torch::lerp(x[0], x[1], x[2])), true},
-    {"lerp number", Wants::floating, 2, Fit::alike, DO(torch::lerp(x[0], x[1], p.number(0))), true},
-    {"addcmul", Wants::any, 3, Fit::alike, DO(torch::addcmul(x[0], x[1], x[2], p.number(0)))},
-    {"addcdiv", Wants::floating, 3, Fit::alike, DO(torch::addcdiv(x[0], x[1], x[2], p.number(0)))},
+    {"lerp scalar", Wants::floating, 2, Fit::alike, DO(torch::lerp(x[0], x[1], p.scalar(0))), true},
+    {"addcmul", Wants::any, 3, Fit::alike, DO(torch::addcmul(x[0], x[1], x[2], p.scalar(0)))},
+    {"addcdiv", Wants::floating, 3, Fit::alike, DO(torch::addcdiv(x[0], x[1], x[2], p.scalar(0)))},
     {"clamp tensors", Wants::any, 3, Fit::broadcast, DO(torch::clamp(x[0], x[1], x[2]))},
     {"prelu", Wants::floating, 2, Fit::same, DO(torch::prelu(x[0], x[1].flatten().narrow(0, 0, 1)))},
     {"mse_loss", Wants::floating, 2, Fit::same, DO(torch::mse_loss(x[0], x[1], p.below(0, 3)))},
@@ -154,4 +155,4 @@ const std::vector<Op> binary_ops = {
 #undef UNARY
 #undef BINARY
 
-}  // namespace tenon::fuzz
+}  // namespace tenon::random_programs

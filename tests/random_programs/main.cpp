@@ -1,12 +1,13 @@
-// random_programs: random tensor programs, eagerly and through tenon::compile, bit for bit.
+// random_programs: runs random tensor programs eagerly and through tenon::compile, and compares the results bitwise.
 //
 //   --seconds N    stop after N seconds          --count N   stop after N programs
-//   --seed S       the first seed                --one S     only this seed, with its program printed
-//   --way W        eager, aot_eager, aten or native, with :pure or without; by default two of them, by seed, and all for --one
+//   --seed S       the first seed                --one S     run only this seed and print its program
+//   --backend B    eager, aot_eager, aten or native, optionally followed by :pure (default: two configurations per seed, and all
+//                  of them with --one)
 //   --failures N   stop after N wrong programs   --quick     do not minimise
-//   --why          why programs were not answered by a graph
-//   --guard        every tensor between pages that nobody may touch (R28; with TENON_SKIP_PASS=arena those of kernels too)
-//   --threads N    for ATen and for kernels (with TENON_GRAIN=1 all of them)
+//   --why          print why no graph served a program
+//   --guard        put every tensor between inaccessible pages (R28; with TENON_SKIP_PASS=arena also those of kernels)
+//   --threads N    count of threads for ATen and for kernels (with TENON_GRAIN=1 all kernels use them)
 #include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
@@ -21,13 +22,13 @@
 #include <iostream>
 #include <map>
 
-#include "fuzz/check.h"
-#include "fuzz/minimise.h"
+#include "random_programs/check.h"
+#include "random_programs/minimise.h"
 #include "support/guard_allocator.h"
 #include "support/program.h"
 #include "support/quiet.h"
 
-namespace tenon::fuzz {
+namespace tenon::random_programs {
 namespace {
 
 struct Flags {
@@ -35,25 +36,25 @@ struct Flags {
   uint64_t count = UINT64_MAX, seed = 1, failures = 20;
   bool one = false, why = false, quick = false, guard = false;
   int threads = 1;
-  std::vector<std::string> ways;
+  std::vector<std::string> configurations;
 
-  std::vector<std::string> ways_for(uint64_t seed) const {
-    if (!ways.empty()) return ways;
+  std::vector<std::string> configurations_for(uint64_t seed) const {
+    if (!configurations.empty()) return configurations;
     static const std::vector<std::string> backends = test::graph_backends();
     std::vector<std::string> all;
     for (std::string trust : {"", ":pure"})
       for (const std::string& backend : backends) all.push_back(backend + trust);
     if (one) return all;
-    // Two of them: one checked, one pure.
+    // Two configurations: one checked, one pure.
     return {all[seed % backends.size()], all[backends.size() + seed / backends.size() % backends.size()]};
   }
 };
 
 struct Totals {
-  uint64_t programs = 0, answered = 0, wrong = 0, unstable = 0;
+  uint64_t programs = 0, served = 0, wrong = 0, unstable = 0;
   struct Reason {
     uint64_t count = 0, example = 0;
-    std::map<const Op*, uint64_t> ops;  // of the programs that it held back
+    std::map<const Op*, uint64_t> ops;  // Ops of the programs that no graph served for this reason.
   };
   std::map<std::string, Reason> obstacles;
   std::map<const Op*, uint64_t> ops;
@@ -61,12 +62,12 @@ struct Totals {
 
 volatile uint64_t g_seed = 0;
 
-void on_signal(int number) {
+void on_signal(int signal) {
   char text[96];
-  int length = std::snprintf(text, sizeof text, "signal %d in seed %llu\n", number, static_cast<unsigned long long>(g_seed));
+  int length = std::snprintf(text, sizeof text, "signal %d in seed %llu\n", signal, static_cast<unsigned long long>(g_seed));
   (void)!write(2, text, static_cast<size_t>(length));
-  std::signal(number, SIG_DFL);
-  std::raise(number);
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
 }
 
 Flags parse(int argc, char** argv) {
@@ -79,7 +80,7 @@ Flags parse(int argc, char** argv) {
     else if (flag == "--count") flags.count = std::strtoull(value(), nullptr, 10), flags.seconds = 1e9;
     else if (flag == "--seed") flags.seed = std::strtoull(value(), nullptr, 10);
     else if (flag == "--one") flags.one = true, flags.seed = std::strtoull(value(), nullptr, 10), flags.count = 1;
-    else if (flag == "--way") flags.ways = {value()};
+    else if (flag == "--backend") flags.configurations = {value()};
     else if (flag == "--failures") flags.failures = std::strtoull(value(), nullptr, 10);
     else if (flag == "--why") flags.why = true;
     else if (flag == "--quick") flags.quick = true;
@@ -90,13 +91,13 @@ Flags parse(int argc, char** argv) {
   return flags;
 }
 
-void report(const RandomProgram& program, const Verdict& verdict, const std::string& way, bool quick) {
+void report(const RandomProgram& program, const Verdict& verdict, const std::string& configuration, bool quick) {
   std::cout << "WRONG: seed " << program.seed << ", " << verdict.difference << std::endl;
   RandomProgram smallest = program;
   Verdict last = verdict;
   if (!quick)
     smallest = minimise(program, [&](const RandomProgram& candidate) {
-      Verdict v = check(candidate, way);
+      Verdict v = check(candidate, configuration);
       if (!v.wrong() || v.kind != verdict.kind) return false;
       last = std::move(v);
       return true;
@@ -108,14 +109,14 @@ void run_seed(uint64_t seed, const Flags& flags, Totals& totals) {
   g_seed = seed;
   RandomProgram program = generate(seed);
   if (flags.one) std::cerr << program.text();
-  for (const Step& step : program.steps) totals.ops[step.op] += flags.ways_for(seed).size();
+  for (const Step& step : program.steps) totals.ops[step.op] += flags.configurations_for(seed).size();
   ++totals.programs;
-  bool answered = true, wrong = false;
-  for (const std::string& way : flags.ways_for(seed)) {
-    Verdict verdict = check(program, way);
-    answered &= verdict.answered;
-    if (!verdict.answered && verdict.obstacles.empty()) verdict.obstacles.push_back(verdict.wrong() ? "(wrong before)" : "(nothing said)");
-    if (!verdict.answered)
+  bool served = true, wrong = false;
+  for (const std::string& configuration : flags.configurations_for(seed)) {
+    Verdict verdict = check(program, configuration);
+    served &= verdict.served;
+    if (!verdict.served && verdict.obstacles.empty()) verdict.obstacles.push_back(verdict.wrong() ? "(wrong result)" : "(no reason given)");
+    if (!verdict.served)
       for (const std::string& text : verdict.obstacles) {
         Totals::Reason& reason = totals.obstacles[text];
         if (reason.count++ == 0) reason.example = seed;
@@ -123,20 +124,20 @@ void run_seed(uint64_t seed, const Flags& flags, Totals& totals) {
       }
     if (verdict.unstable) {
       ++totals.unstable;
-      std::cout << "eager does not agree with itself, seed " << seed << ": " << verdict.difference << std::endl;
+      std::cout << "eager runs differ from each other, seed " << seed << ": " << verdict.difference << std::endl;
     }
     if (verdict.wrong() && !wrong) {
       wrong = true;
-      report(program, verdict, way, flags.quick);
+      report(program, verdict, configuration, flags.quick);
     }
-    if (flags.one && !verdict.answered)
-      for (const std::string& text : verdict.obstacles) std::cerr << way << " not answered: " << text << "\n";
+    if (flags.one && !verdict.served)
+      for (const std::string& text : verdict.obstacles) std::cerr << configuration << " not served: " << text << "\n";
   }
-  totals.answered += answered;
+  totals.served += served;
   totals.wrong += wrong;
 }
 
-// The ops whose every use, nearly, goes with the reason.
+// Returns the ops that mostly occur together with the reason.
 std::string suspects(const Totals::Reason& reason, const Totals& totals) {
   std::vector<std::pair<double, const Op*>> shares;
   for (auto [op, count] : reason.ops)
@@ -166,24 +167,24 @@ int run(const Flags& flags) {
   for (uint64_t i = 0; i < flags.count && totals.wrong < flags.failures && (flags.one || seconds() < flags.seconds); ++i)
     run_seed(flags.seed + i, flags, totals);
   if (flags.why) print_reasons(totals);
-  std::cout << totals.ops.size() << " ops used, " << static_cast<double>(totals.programs) / seconds() << " programs a second, "
-            << totals.unstable << " where eager is not stable\n";
-  std::cout << totals.programs << " programs, " << totals.answered << " answered by a graph, " << totals.wrong << " wrong, first seed "
+  std::cout << totals.ops.size() << " ops used, " << static_cast<double>(totals.programs) / seconds() << " programs per second, "
+            << totals.unstable << " unstable in eager\n";
+  std::cout << totals.programs << " programs, " << totals.served << " served by a graph, " << totals.wrong << " wrong, first seed "
             << flags.seed << std::endl;
   return totals.wrong > 0;
 }
 
 }  // namespace
-}  // namespace tenon::fuzz
+}  // namespace tenon::random_programs
 
 int main(int argc, char** argv) {
   setenv("TENON_CHECK_TEXT", "1", 1);
-  setenv("TENON_INTERNAL_ERRORS", "raise", 1);  // a graph that cannot be built fails the test
+  setenv("TENON_INTERNAL_ERRORS", "raise", 1);  // A graph that cannot be built fails the test.
   setenv("TENON_CHECK_KERNELS", "1", 1);
   tenon::test::silence_warnings();
-  for (int number : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS}) std::signal(number, tenon::fuzz::on_signal);
+  for (int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS}) std::signal(signal, tenon::random_programs::on_signal);
   try {
-    return tenon::fuzz::run(tenon::fuzz::parse(argc, argv));
+    return tenon::random_programs::run(tenon::random_programs::parse(argc, argv));
   } catch (const std::invalid_argument& error) {
     std::cerr << error.what() << "\n";
     return 2;
