@@ -1,4 +1,4 @@
-"""Our models against Transformers. TENON_MODELS_TOOL names models_tool."""
+"""Compares our models with Transformers. TENON_MODELS_TOOL is the path of models_tool."""
 import json
 import os
 import pathlib
@@ -22,7 +22,7 @@ def tool(*arguments):
 
 @pytest.fixture(scope="session")
 def saved(tmp_path_factory):
-    """name -> (directory, Transformers' model), made once."""
+    """Maps names to (directory, model of Transformers); each is created once."""
     made = {}
 
     def get(name):
@@ -36,13 +36,13 @@ def saved(tmp_path_factory):
 
 
 def errors(ours, theirs, exact):
-    """RMS of each against the f64 run, in that order."""
+    """Returns the RMS error of each result against the f64 run, in the given order."""
     rms = lambda x: (x.double() - exact).pow(2).mean().sqrt().item()
     return rms(ours), rms(theirs)
 
 
 def check_policy(ours, theirs, exact):
-    """Numeric policy 2: not much worse than eager by the f64 run."""
+    """Numeric policy 2: the error against the f64 run is not much larger than that of eager."""
     assert ours.shape == theirs.shape
     ulp = torch.finfo(theirs.dtype).eps * exact.abs().max().item()
     mine, eager = errors(ours, theirs, exact)
@@ -92,7 +92,7 @@ PROMPTS = [[5, 9, 11], list(range(3, 40)), [7], [20, 21], list(range(60, 90, 2))
 
 
 def their_tokens(model, prompts, **options):
-    """Transformers' generate over prompts filled up on the left."""
+    """Runs generate of Transformers on left-padded prompts."""
     length = max(map(len, prompts))
     ids = torch.tensor([[0] * (length - len(p)) + p for p in prompts])
     mask = torch.tensor([[0] * (length - len(p)) + [1] * len(p) for p in prompts])
@@ -146,7 +146,7 @@ def test_nothing_is_compiled_again(saved, tmp_path, name):
 @pytest.mark.parametrize("options", [dict(sample=True, temperature=0.7), dict(sample=True, top_k=7), dict(sample=True, top_p=0.8),
                                      dict(repetition_penalty=1.3), dict(sample=True, temperature=1.3, top_k=20, top_p=0.9, repetition_penalty=1.1)])
 def test_settings(saved, tmp_path, options):
-    """Equal draws too: both sides use libtorch's generator in the same way."""
+    """Sampled tokens are equal too: both sides draw from libtorch's generator in the same order."""
     directory, model = saved("llama")
     ours = generate(directory, tmp_path, [{"prompts": PROMPTS[:4], "max_new_tokens": 40, "seed": 11, "stop": [], **options}])[0]["rows"]
     theirs = dict(options)
@@ -245,7 +245,7 @@ def test_real_size(tmp_path, name):
 
 
 def test_own_family(tmp_path):
-    """examples/own_family.cpp, as a user would add a family."""
+    """Runs examples/own_family.cpp, which adds a family like a user would."""
     torch.manual_seed(1)
     config = transformers.OPTConfig(vocab_size=97, hidden_size=32, ffn_dim=64, num_hidden_layers=2, num_attention_heads=4, word_embed_proj_dim=32,
                                     max_position_embeddings=128, bos_token_id=1, eos_token_id=2)
