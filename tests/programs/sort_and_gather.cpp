@@ -1,4 +1,4 @@
-// Sorting and moving by indices, with gradients through the values.
+// Sorting and gathering by indices, with gradients through the values.
 #include "support/program.h"
 
 namespace tenon::test {

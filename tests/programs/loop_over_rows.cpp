@@ -1,9 +1,9 @@
-// The program computes with a size and loops as often as there are rows.
+// The program computes with a size, and loops once per row.
 #include "support/program.h"
 
 namespace tenon::test {
 
-struct NumberOfRows : Program {
+struct LoopOverRows : Program {
   torch::nn::Linear fc{8, 8};
 
   Tensors inputs(int shape) override { return {torch::randn({shape ? 5 : 3, 8})}; }
@@ -14,6 +14,6 @@ struct NumberOfRows : Program {
   }
   Tensors state() override { return fc->parameters(); }
 };
-TENON_PROGRAM(NumberOfRows);
+TENON_PROGRAM(LoopOverRows);
 
 }  // namespace tenon::test
