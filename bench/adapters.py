@@ -77,8 +77,8 @@ def lines_of(name, *arguments):
 
 
 def ours(base, rows, tokens, steps, rounds, cases):
-    asked = [f"{name}={','.join(names)}" if names else name for name, names in cases.items()]
-    return {row.pop("case"): row for row in lines_of("bench_adapters", base, HOME, rows, tokens, steps, rounds, *asked)}
+    requests = [f"{name}={','.join(names)}" if names else name for name, names in cases.items()]
+    return {row.pop("case"): row for row in lines_of("bench_adapters", base, HOME, rows, tokens, steps, rounds, *requests)}
 
 
 def peft_model(base, kind, names, rows, tokens):
@@ -136,10 +136,10 @@ from vllm.lora.request import LoRARequest
 names = {names!r}
 llm = LLM({str(base)!r}, dtype={"bfloat16" if kind == "bf16" else "float32"!r}, skip_tokenizer_init=True, enable_lora=True, max_loras={len(names)}, max_lora_rank=16, max_model_len=256, max_num_seqs={rows})
 prompts = [dict(prompt_token_ids=[3 + (i * 7919 + k * 104729) % 31000 for k in range({tokens})]) for i in range({rows})]
-asked = [LoRARequest(names[i % len(names)], 1 + i % len(names), {str(HOME)!r} + "/" + names[i % len(names)]) for i in range({rows})]
+requests = [LoRARequest(names[i % len(names)], 1 + i % len(names), {str(HOME)!r} + "/" + names[i % len(names)]) for i in range({rows})]
 def seconds(count):
     start = time.perf_counter()
-    llm.generate(prompts, SamplingParams(temperature=0, max_tokens=count, min_tokens=count, ignore_eos=True, detokenize=False), lora_request=asked, use_tqdm=False)
+    llm.generate(prompts, SamplingParams(temperature=0, max_tokens=count, min_tokens=count, ignore_eos=True, detokenize=False), lora_request=requests, use_tqdm=False)
     return time.perf_counter() - start
 prefill, decoded = [], []
 for i in range({rounds} + 1):

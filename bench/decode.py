@@ -248,18 +248,18 @@ def main():
                 print(f"{given.model} {kind} {part}: " + ", ".join(f"{key} {value:g}" for key, value in figures[f"{part} {kind}"].items()), flush=True)
                 continue
             beside = [system for system in given.beside.split(",") if system]
-            taken = {system: [] for system in ["tenon", *beside]}
+            results = {system: [] for system in ["tenon", *beside]}
             for round in range(given.rounds):
-                for system in taken:
+                for system in results:
                     if system == "compiled" and round:
                         continue  # Each run compiles for half a minute.
                     command = [*ours, given.tokens, PROMPT] if system == "tenon" else [
                         sys.executable, __file__, "--model", given.model, "--types", kind, "--tokens", given.tokens, "--theirs", system]
-                    taken[system].append(run(command))
-            row = {system: statistics.median(f["tokens_per_second"] for f in rows) for system, rows in taken.items()}
-            row["of_bandwidth"] = statistics.median(f["of_bandwidth"] for f in taken["tenon"])
+                    results[system].append(run(command))
+            row = {system: statistics.median(f["tokens_per_second"] for f in rows) for system, rows in results.items()}
+            row["of_bandwidth"] = statistics.median(f["of_bandwidth"] for f in results["tenon"])
             figures[f"decode {kind}"] = row
-            print(f"{given.model} {kind} decode: " + ", ".join(f"{system} {row[system]:.1f}" for system in taken)
+            print(f"{given.model} {kind} decode: " + ", ".join(f"{system} {row[system]:.1f}" for system in results)
                   + f" tokens/s; {row['of_bandwidth']:.2f} of the memory bandwidth limit; "
                   + ", ".join(f"{row['tenon'] / row[system]:.2f} x {system}" for system in beside), flush=True)
     if given.json:

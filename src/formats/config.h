@@ -42,7 +42,7 @@ class Config {
   // Returns the raw value of a field that may have several types. Marks all of it as read.
   const nlohmann::json& any(const std::string& name) const;
 
-  // These return `otherwise` if the field is missing or null.
+  // The functions *_or return `otherwise` if the field is missing or null.
   int64_t integer_or(const std::string& name, int64_t otherwise, int64_t min, int64_t max) const;
   double number_or(const std::string& name, double otherwise, double min, double max) const;
   bool boolean_or(const std::string& name, bool otherwise) const;

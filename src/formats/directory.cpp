@@ -74,7 +74,7 @@ bool Directory::has(const std::string& name) const {
 
 FileDescriptor Directory::open_regular(const std::string& name, size_t* size) const {
   check_plain(path_, name);
-  // A pipe would block the open until somebody writes to it.
+  // O_NONBLOCK, because opening a pipe would block until it has a writer.
   FileDescriptor file(::openat(directory_.fd(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (file.fd() < 0) {
     if (errno == ELOOP)

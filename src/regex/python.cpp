@@ -92,7 +92,7 @@ class PythonTranslator : PatternReader {
       char32_t c = pattern_[at_++];
       if (c == 'L') refuse("the flag L, which Python allows for bytes only");
       if (c == 'a' || c == 'u') {
-        if (!are_on || has_type) refuse("the flags a and u together, or turned off");
+        if (!are_on || has_type) refuse("the flags a and u together, or disabled");
         has_type = true;
         flags.ascii = c == 'a';
       }

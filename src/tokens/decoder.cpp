@@ -142,7 +142,7 @@ void add_steps(const Json& value, Decoder& decoder) {
     for (const Json& step : fields.list("decoders")) add_steps(step, decoder);
   } else if (type == "ByteLevel") {
     for (const char* name : {"add_prefix_space", "trim_offsets", "use_regex"})
-      fields.flag_or(name, true);  // These have no effect on decoding.
+      fields.flag_or(name, true);  // The options have no effect on decoding.
     decoder.steps.push_back(byte_level);
   } else if (type == "WordPiece") {
     decoder.steps.push_back(word_piece(fields));

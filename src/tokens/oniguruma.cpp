@@ -241,7 +241,7 @@ class OnigurumaTranslator {
     out_ += negated ? "\\P{" : "\\p{";
     if (std::find(kCategories.begin(), kCategories.end(), name) != kCategories.end()) out_ += name;
     else if (std::find(kScripts.begin(), kScripts.end(), name) != kScripts.end())
-      out_ += "sc:" + name;  // Without the prefix, PCRE2 includes the script's extensions.
+      out_ += "sc:" + name;  // PCRE2 would include the script's extensions without the prefix.
     else refuse("the property '" + name + "'");
     out_ += '}';
     at_ = end + 1;

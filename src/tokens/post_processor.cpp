@@ -22,7 +22,7 @@ class TemplateReader {
       for (const Json& step : fields.list("processors")) add(step);
     } else if (type == "ByteLevel") {
       for (const char* name : {"add_prefix_space", "trim_offsets", "use_regex"})
-        fields.flag_or(name, true);  // These affect offsets, which are not returned.
+        fields.flag_or(name, true);  // The options only affect offsets, which are not returned.
     } else if (type == "BertProcessing" || type == "RobertaProcessing") {
       steps_.push_back({{id_of(fields, "cls")}, {id_of(fields, "sep")}});
       if (type == "RobertaProcessing")

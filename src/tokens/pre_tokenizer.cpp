@@ -30,7 +30,7 @@ PreTokenizer sequence(JsonFields& fields) {
 
 PreTokenizer byte_level(JsonFields& fields) {
   bool prefix_space = fields.flag("add_prefix_space"), use_regex = fields.flag_or("use_regex", true);
-  fields.flag("trim_offsets");  // Only affects offsets, which are not returned.
+  fields.flag("trim_offsets");  // The option only affects offsets, which are not returned.
   std::optional<TokenizerRegex> regex;
   if (use_regex) regex = TokenizerRegex::oniguruma(kGpt2Pattern);
   return [=](TextSegments& segments) {

@@ -9,7 +9,7 @@ namespace tenon::tokens {
 bool is_white_space(char32_t c);  // Unicode's property White_Space.
 bool is_numeric(char32_t c);      // General categories Nd, Nl and No.
 
-// These follow the reference's own tables, which are older versions of Unicode (character_classes.def).
+// Classes of the reference's own tables, which are older versions of Unicode (character_classes.def).
 bool is_punctuation(char32_t c);      // General category P, or a symbol of ASCII.
 bool is_control(char32_t c);          // General categories Cc, Cf and Co.
 bool is_nonspacing_mark(char32_t c);  // General category Mn.

@@ -116,24 +116,24 @@ def test_greedy(saved, tmp_path, name):
     directory, model = saved(name)
     alone = [{"prompts": [p], "max_new_tokens": 128, "stop": []} for p in PROMPTS]
     together = {"prompts": PROMPTS, "max_new_tokens": 128, "stop": []}
-    answers = generate(directory, tmp_path, [together, *alone])
+    results = generate(directory, tmp_path, [together, *alone])
     theirs = their_tokens(model, PROMPTS, max_new_tokens=128, do_sample=False)
-    assert answers[0]["rows"] == theirs
-    assert answers[0]["heard"] == theirs
-    for prompt, answer in zip(PROMPTS, answers[1:]):
-        assert answer["rows"] == their_tokens(model, [prompt], max_new_tokens=128, do_sample=False), prompt
+    assert results[0]["rows"] == theirs
+    assert results[0]["heard"] == theirs
+    for prompt, result in zip(PROMPTS, results[1:]):
+        assert result["rows"] == their_tokens(model, [prompt], max_new_tokens=128, do_sample=False), prompt
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2", "mistral"])
 def test_nothing_is_compiled_again(saved, tmp_path, name):
     directory, _ = saved(name)
-    pieces = [16, 32, 64, 128, 256]
-    warm = [{"prompts": [[5] * n] * rows, "max_new_tokens": 3, "stop": []} for rows in (1, 8) for n in (1, *pieces, *pieces)]
+    lengths = [16, 32, 64, 128, 256]
+    warm = [{"prompts": [[5] * n] * rows, "max_new_tokens": 3, "stop": []} for rows in (1, 8) for n in (1, *lengths, *lengths)]
     later = [{"prompts": [list(range(3, 3 + n))], "max_new_tokens": m, "stop": []} for n, m in ((1, 3), (2, 90), (13, 7), (50, 200), (90, 20))]
     later += [{"prompts": PROMPTS, "max_new_tokens": 150, "stop": []}, {"prompts": PROMPTS[::-1], "max_new_tokens": 9, "stop": []}]
     later += [{"prompts": [[7] * 390], "max_new_tokens": 100, "stop": []}, {"prompts": [[7] * n for n in range(1, 300, 40)], "max_new_tokens": 100, "stop": []}]
-    answers = generate(directory, tmp_path, warm + later)
-    before, after = answers[len(warm) - 1], answers[-1]
+    results = generate(directory, tmp_path, warm + later)
+    before, after = results[len(warm) - 1], results[-1]
     calls = after["decode"]["calls"] - before["decode"]["calls"]
     assert after["decode"]["answered"] - before["decode"]["answered"] == calls > 500
     for part in ("prefill", "decode"):
@@ -240,8 +240,8 @@ def test_real_size(tmp_path, name):
     rows = given["mask"].bool() if ours.dim() == 3 and "mask" in given else slice(None)
     check_policy(ours[rows], theirs[rows], exact[rows])
     if name in cases.CAUSAL:
-        answer = generate(directory, tmp_path, [{"prompts": PROMPTS, "max_new_tokens": 128, "stop": []}])[0]
-        assert answer["rows"] == their_tokens(model, PROMPTS, max_new_tokens=128, do_sample=False)
+        result = generate(directory, tmp_path, [{"prompts": PROMPTS, "max_new_tokens": 128, "stop": []}])[0]
+        assert result["rows"] == their_tokens(model, PROMPTS, max_new_tokens=128, do_sample=False)
 
 
 def test_own_family(tmp_path):

@@ -18,7 +18,7 @@ struct OptimizerOnly : Program {
   }
   Tensors state() override { return fc->parameters(); }
   std::string never_served() override {
-    return "only p.data() and new gradients are seen, and nothing tells whose they are; OptimizerOnlyWatched watches the module";
+    return "capture only sees p.data() and new gradients and cannot identify their owner; OptimizerOnlyWatched watches the module";
   }
 };
 TENON_PROGRAM(OptimizerOnly);

@@ -79,7 +79,7 @@ class Minimiser {
       try_change([i](RandomProgram& p) { p.outputs.erase(p.outputs.begin() + static_cast<ptrdiff_t>(i)); });
   }
 
-  // Without the step; whoever used its results uses one of its operands, or an input, instead.
+  // Removes a step and replaces its results by one of its operands, or by an input.
   void drop_steps() {
     for (size_t s = best_.steps.size(); s-- > 0;) {
       std::vector<int> stand_ins = best_.steps[s].operands;
