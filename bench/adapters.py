@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """bench/adapters.py [--types f32,bf16] [--parts rows,peft,bank,train] [--rounds N] [--json PATH]
 
-A Llama of 12 layers, 768 wide, with adapters on all its linear layers: one LoRA of rank 16 for all 64 rows, a different one for each,
-five methods mixed; prompts of 32 tokens, then decoding. Beside it PEFT: 8 rows with four LoRAs. What switching, loading and a thousand
-adapters cost; vLLM too, if TENON_VLLM_PYTHON names a Python that has it. Training, one adapter and eight in a batch, beside LoRA written by hand. Two threads, everything in turn.
+Measures a Llama of 12 layers, 768 wide, with adapters on all its linear layers: one LoRA of rank 16 for all 64 samples, a different
+one for each sample, and five methods mixed; prompts of 32 tokens, then decoding. Compares 8 samples with four LoRAs with PEFT, and with
+vLLM if TENON_VLLM_PYTHON is a Python that has it. Measures the cost of switching, of loading and of a thousand loaded adapters, and
+training of one adapter and of eight in a batch compared with hand-written LoRA. Uses two threads; all measurements alternate.
 """
 import argparse
 import json
@@ -21,7 +22,7 @@ LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down
 
 
 def make(base):
-    """Adapters by PEFT, random all through."""
+    """Creates adapters with PEFT, with random weights."""
     import peft
     import torch
     import transformers
@@ -50,7 +51,7 @@ def make(base):
 
 
 def make_for_tree():
-    """LoRA for the Llama of bench/models/llama.h, whose paths are its own."""
+    """Creates LoRA adapters for the Llama of bench/models/llama.h, whose module paths differ from Transformers."""
     import peft
     import safetensors.torch
     import torch
@@ -68,7 +69,7 @@ def make_for_tree():
 
 
 def lines_of(name, *arguments):
-    """What one of our programs reports."""
+    """Runs one of our benchmark programs and returns its JSON lines."""
     done = subprocess.run([str(decode.BUILD / "bench" / name), *map(str, arguments)], capture_output=True, text=True, env={**decode.os.environ, "OMP_NUM_THREADS": "2"})
     if done.returncode:
         sys.exit(f"bench/adapters.py: {done.stderr}")
@@ -76,12 +77,12 @@ def lines_of(name, *arguments):
 
 
 def ours(base, rows, tokens, steps, rounds, cases):
-    asked = [f"{name}={','.join(names)}" if names else name for name, names in cases.items()]
-    return {row.pop("case"): row for row in lines_of("bench_adapters", base, HOME, rows, tokens, steps, rounds, *asked)}
+    requests = [f"{name}={','.join(names)}" if names else name for name, names in cases.items()]
+    return {row.pop("case"): row for row in lines_of("bench_adapters", base, HOME, rows, tokens, steps, rounds, *requests)}
 
 
 def peft_model(base, kind, names, rows, tokens):
-    """PEFT's model with these adapters, prompts, and each row's adapter."""
+    """Returns PEFT's model with these adapters, the prompts, and the adapter of each sample."""
     import peft
     import torch
     import transformers
@@ -95,7 +96,7 @@ def peft_model(base, kind, names, rows, tokens):
 
 
 def peft_rate(base, kind, names, rows, tokens, steps, rounds):
-    """Decoding with PEFT, each row its adapter: milliseconds a prefill and a step."""
+    """Decodes with PEFT, one adapter per sample. Returns milliseconds per prefill and per step."""
     import torch
     model, ids, adapters = peft_model(base, kind, names, rows, tokens)
     options = dict(input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, eos_token_id=None, pad_token_id=0, adapter_names=adapters)
@@ -113,7 +114,7 @@ def peft_rate(base, kind, names, rows, tokens, steps, rounds):
 
 
 def peft_compiled(base, names, rows, tokens, rounds):
-    """Prefill of a mixed batch with PEFT under torch.compile: milliseconds."""
+    """Returns milliseconds per prefill of a mixed batch with PEFT under torch.compile."""
     import torch
     model, ids, adapters = peft_model(base, "f32", names, rows, tokens)
     run = torch.compile(lambda x: model(input_ids=x, use_cache=False, logits_to_keep=1, adapter_names=adapters).logits)
@@ -127,7 +128,7 @@ def peft_compiled(base, names, rows, tokens, rounds):
 
 
 def vllm_rate(base, kind, names, rows, tokens, steps, rounds):
-    """Decoding with vLLM, in a Python of its own (TENON_VLLM_PYTHON): milliseconds a step."""
+    """Decodes with vLLM in a separate Python (TENON_VLLM_PYTHON). Returns milliseconds per prefill and per step."""
     program = f"""
 import json, statistics, time
 from vllm import LLM, SamplingParams
@@ -135,10 +136,10 @@ from vllm.lora.request import LoRARequest
 names = {names!r}
 llm = LLM({str(base)!r}, dtype={"bfloat16" if kind == "bf16" else "float32"!r}, skip_tokenizer_init=True, enable_lora=True, max_loras={len(names)}, max_lora_rank=16, max_model_len=256, max_num_seqs={rows})
 prompts = [dict(prompt_token_ids=[3 + (i * 7919 + k * 104729) % 31000 for k in range({tokens})]) for i in range({rows})]
-asked = [LoRARequest(names[i % len(names)], 1 + i % len(names), {str(HOME)!r} + "/" + names[i % len(names)]) for i in range({rows})]
+requests = [LoRARequest(names[i % len(names)], 1 + i % len(names), {str(HOME)!r} + "/" + names[i % len(names)]) for i in range({rows})]
 def seconds(count):
     start = time.perf_counter()
-    llm.generate(prompts, SamplingParams(temperature=0, max_tokens=count, min_tokens=count, ignore_eos=True, detokenize=False), lora_request=asked, use_tqdm=False)
+    llm.generate(prompts, SamplingParams(temperature=0, max_tokens=count, min_tokens=count, ignore_eos=True, detokenize=False), lora_request=requests, use_tqdm=False)
     return time.perf_counter() - start
 prefill, decoded = [], []
 for i in range({rounds} + 1):
@@ -170,7 +171,7 @@ def main():
             five = ["lora0", "ia3", "oft", "vera", "lokr"]
             cases = {"bare": [], "base": ["__base__"], "one": ["lora0"], "distinct": [f"lora{i}" for i in range(64)], "five": five}
             rows = results[f"{kind} 64 rows"] = ours(base, 64, 32, 16, options.rounds, cases)
-            # What 63 more adapters cost a step, by the time in which their bytes are read.
+            # Additional time per step of 63 more adapters, divided by the time to read their bytes.
             bytes = 63 * (HOME / "lora0/adapter_model.safetensors").stat().st_size
             read = bytes / (lines_of("bench_decode", base, kind, "decode")[0]["gb_per_second"] * 1e6)
             rows["distinct"]["over_reading"] = (rows["distinct"]["decode_ms"] - rows["one"]["decode_ms"]) / read
@@ -199,7 +200,7 @@ def main():
             if not isinstance(row, dict):
                 print(f"  {name:16} {row}")
                 continue
-            print(f"  {name:9} prefill {row['prefill_ms']:9.2f} ms   a step {row['decode_ms']:8.3f} ms" + "".join(f"   {key} {row[key]:.3g}" for key in ("graphs", "over_reading") if key in row))
+            print(f"  {name:9} prefill {row['prefill_ms']:9.2f} ms   step {row['decode_ms']:8.3f} ms" + "".join(f"   {key} {row[key]:.3g}" for key in ("graphs", "over_reading") if key in row))
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
 

@@ -2,9 +2,10 @@
 """bench/decode.py [--model llama12|llama1b] [--types f32,bf16] [--parts decode,prefill,load,first] [--beside eager,compiled,llama.cpp,openvino]
                 [--tokens N] [--rounds N] [--json PATH]
 
-Decoding, batch 1 (tokens a second of greedy decoding), prefill, loading and the first token. The models are made by Transformers from
-a fixed seed: a Llama of 12 layers, 768 wide, and one of 22 layers, 2048 wide, 1.1 billion weights, in shards. Each system in a process
-of its own, in turn, two threads; medians. llama.cpp needs the packages llama-cpp-python and gguf, OpenVINO openvino.
+Measures greedy decoding with batch size 1 in tokens per second, prefill, loading and the first token. Transformers creates the models
+from a fixed seed: a Llama of 12 layers, 768 wide, and one of 22 layers, 2048 wide, 1.1 billion weights, in shards. Each system runs in
+a separate process with two threads; the systems alternate, and figures are medians. llama.cpp needs the packages llama-cpp-python and
+gguf, OpenVINO needs openvino.
 """
 import argparse
 import json
@@ -24,7 +25,7 @@ SIZES = {"llama12": dict(hidden_size=768, intermediate_size=2048, num_hidden_lay
 
 
 def make(name, kind):
-    """The model's directory, with weights of that type."""
+    """Returns the directory of the model with weights of this dtype."""
     directory = MODELS / f"{name}-{kind}"
     if not (directory / "config.json").exists():
         import torch
@@ -46,7 +47,7 @@ def run_transformers(name, kind, tokens, compiled):
         model.forward = torch.compile(model.forward, dynamic=False)
         options["cache_implementation"] = "static"
     run = lambda n: model.generate(ids, min_new_tokens=n, max_new_tokens=n, **options)
-    run(tokens + 1)  # with a static cache the length is part of what is compiled
+    run(tokens + 1)  # With a static cache the length is compiled into the model.
     run(tokens + 1)
     rates = []
     for _ in range(3):
@@ -60,7 +61,7 @@ def run_transformers(name, kind, tokens, compiled):
 
 
 def make_gguf(name, kind):
-    """The same weights in llama.cpp's format. Its rotary positions pair neighbours, so rows of q and k change places."""
+    """Writes the same weights in llama.cpp's format. Its RoPE rotates adjacent pairs, so rows of q and k are permuted."""
     path = MODELS / f"{name}-{kind}.gguf"
     if path.exists():
         return path
@@ -116,7 +117,7 @@ def run_llama_cpp(name, kind, tokens):
     import numpy
     import llama_cpp as lib
     path = make_gguf(name, kind)
-    silent = lib.llama_log_callback(lambda level, text, user: None)  # must outlive the library's calls
+    silent = lib.llama_log_callback(lambda level, text, user: None)  # The callback must outlive the library's calls.
     lib.llama_log_set(silent, ctypes.c_void_p(0))
     lib.llama_backend_init()
     model = lib.llama_model_load_from_file(str(path).encode(), lib.llama_model_default_params())
@@ -145,7 +146,7 @@ def run_llama_cpp(name, kind, tokens):
 
 
 def run_openvino(name, kind, tokens):
-    """A step written for it: keys and values are states of the model, which it appends to."""
+    """Runs a decoding step written for OpenVINO: keys and values are states of the model that each step appends to."""
     import numpy
     import openvino
     import torch
@@ -154,7 +155,7 @@ def run_openvino(name, kind, tokens):
     model = transformers.LlamaForCausalLM.from_pretrained(make(name, kind), dtype=torch.float32).eval()
     config = model.config
     heads, kv_heads, size = config.num_attention_heads, config.num_key_value_heads, config.hidden_size // config.num_attention_heads
-    turns = config.rope_parameters["rope_theta"] ** (-torch.arange(0, size, 2) / size)
+    frequencies = config.rope_parameters["rope_theta"] ** (-torch.arange(0, size, 2) / size)
 
     class Step(torch.nn.Module):
         def __init__(self):
@@ -162,7 +163,7 @@ def run_openvino(name, kind, tokens):
             self.model = model
 
         def forward(self, ids, positions, *past):
-            angles = positions[:, None].float() * turns
+            angles = positions[:, None].float() * frequencies
             angles = torch.cat([angles, angles], -1)
             rotate = lambda t: t * angles.cos() + torch.cat([-t[..., size // 2:], t[..., :size // 2]], -1) * angles.sin()
             x, present = self.model.model.embed_tokens(ids), []
@@ -209,10 +210,10 @@ def run_openvino(name, kind, tokens):
     return statistics.median(rates[1:])
 
 
-def theirs(way, name, kind, tokens):
-    """Runs in a process of its own."""
-    ways = {"llama.cpp": run_llama_cpp, "openvino": run_openvino}
-    rate = ways[way](name, kind, tokens) if way in ways else run_transformers(name, kind, tokens, way == "compiled")
+def theirs(system, name, kind, tokens):
+    """Measures another system; runs in a separate process."""
+    systems = {"llama.cpp": run_llama_cpp, "openvino": run_openvino}
+    rate = systems[system](name, kind, tokens) if system in systems else run_transformers(name, kind, tokens, system == "compiled")
     print(json.dumps({"tokens_per_second": rate}))
 
 
@@ -246,21 +247,21 @@ def main():
                 figures[f"{part} {kind}"] = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
                 print(f"{given.model} {kind} {part}: " + ", ".join(f"{key} {value:g}" for key, value in figures[f"{part} {kind}"].items()), flush=True)
                 continue
-            beside = [way for way in given.beside.split(",") if way]
-            taken = {way: [] for way in ["tenon", *beside]}
+            beside = [system for system in given.beside.split(",") if system]
+            results = {system: [] for system in ["tenon", *beside]}
             for round in range(given.rounds):
-                for way in taken:
-                    if way == "compiled" and round:
-                        continue  # half a minute of compiling each time
-                    command = [*ours, given.tokens, PROMPT] if way == "tenon" else [
-                        sys.executable, __file__, "--model", given.model, "--types", kind, "--tokens", given.tokens, "--theirs", way]
-                    taken[way].append(run(command))
-            row = {way: statistics.median(f["tokens_per_second"] for f in rows) for way, rows in taken.items()}
-            row["of_bandwidth"] = statistics.median(f["of_bandwidth"] for f in taken["tenon"])
+                for system in results:
+                    if system == "compiled" and round:
+                        continue  # Each run compiles for half a minute.
+                    command = [*ours, given.tokens, PROMPT] if system == "tenon" else [
+                        sys.executable, __file__, "--model", given.model, "--types", kind, "--tokens", given.tokens, "--theirs", system]
+                    results[system].append(run(command))
+            row = {system: statistics.median(f["tokens_per_second"] for f in rows) for system, rows in results.items()}
+            row["of_bandwidth"] = statistics.median(f["of_bandwidth"] for f in results["tenon"])
             figures[f"decode {kind}"] = row
-            print(f"{given.model} {kind} decode: " + ", ".join(f"{way} {row[way]:.1f}" for way in taken)
-                  + f" tokens/s; {row['of_bandwidth']:.2f} of what the bandwidth allows; "
-                  + ", ".join(f"{row['tenon'] / row[way]:.2f} x {way}" for way in beside), flush=True)
+            print(f"{given.model} {kind} decode: " + ", ".join(f"{system} {row[system]:.1f}" for system in results)
+                  + f" tokens/s; {row['of_bandwidth']:.2f} of the memory bandwidth limit; "
+                  + ", ".join(f"{row['tenon'] / row[system]:.2f} x {system}" for system in beside), flush=True)
     if given.json:
         pathlib.Path(given.json).write_text(json.dumps(figures, indent=1))
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The programs of bench/kernels.cpp through Inductor: one thread, CPU time, a JSON line each.
+"""Runs the programs of bench/kernels.cpp with Inductor on one thread and prints the CPU time of each as a JSON line.
 
-With `compile`: what Inductor's cold compile of a 12-layer Llama and BERT costs, wall time on all cores.
+With `compile`: measures Inductor's cold compile of a 12-layer Llama and BERT, wall time on all cores.
 """
 import json
 import os

@@ -1,4 +1,4 @@
-"""The models of bench/models/*.h in Python, op for op, for the systems that start from Python."""
+"""The models of bench/models/*.h in Python, op for op, for systems with a Python frontend."""
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -203,20 +203,20 @@ SMALL = ("mlp3", "mlp6", "lstm", "cnn")
 
 
 def make(name, dtype, batch):
-    """A model and its inputs, as bench_infer has them."""
+    """Returns a model and its inputs, equal to those of bench_infer."""
     torch.manual_seed(0)
     ids = lambda vocabulary: torch.randint(3, vocabulary, (batch, 128))
     image = lambda size: torch.randn(batch, 3, size, size)
-    row = lambda width: torch.randn(batch, width)
+    vector = lambda width: torch.randn(batch, width)
     model, inputs = {
         "llama": lambda: (Llama(), (ids(32000),)),
         "bert": lambda: (Bert(), (ids(30522),)),
         "gpt2": lambda: (Gpt2(), (ids(50257),)),
         "vit": lambda: (Vit(), (image(224),)),
         "resnet50": lambda: (ResNet50(), (image(224),)),
-        "mlp3": lambda: (Mlp([128] * 4), (row(128),)),
-        "mlp6": lambda: (Mlp([64, 256, 256, 256, 256, 256, 64]), (row(64),)),
-        "lstm": lambda: (LstmStep(), (row(128), row(128), row(128))),
+        "mlp3": lambda: (Mlp([128] * 4), (vector(128),)),
+        "mlp6": lambda: (Mlp([64, 256, 256, 256, 256, 256, 64]), (vector(64),)),
+        "lstm": lambda: (LstmStep(), (vector(128), vector(128), vector(128))),
         "cnn": lambda: (SmallCnn(), (image(32),)),
     }[name]()
     inputs = tuple(t.to(dtype) if t.is_floating_point() else t for t in inputs)

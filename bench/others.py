@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""One model through one other system: others.py WAY MODEL f32|bf16 BATCH THREADS [FILE]
+"""Runs one model with one other system: others.py SYSTEM MODEL f32|bf16 BATCH THREADS [FILE]
 
-inductor, frozen, openvino, onnxruntime: prints "WAY", then for each line "WAY CALLS" the seconds a call took, as
-bench_infer does. script and package write FILE for bench_infer instead: TorchScript, or AOTInductor's package.
+inductor, frozen, openvino, onnxruntime: prints "SYSTEM", then for each input line "SYSTEM CALLS" the seconds per call, like
+bench_infer. script and package write FILE for bench_infer instead: TorchScript, or AOTInductor's package.
 """
 import os
 import sys
 import tempfile
 import time
 
-way, name, dtype, batch, threads = sys.argv[1:6]
+system, name, dtype, batch, threads = sys.argv[1:6]
 os.environ["OMP_NUM_THREADS"] = threads
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(tempfile.gettempdir(), "tenon_bench_inductor"))
 import torch  # noqa: E402
@@ -25,7 +25,7 @@ def with_openvino():
     import openvino
     core = openvino.Core()
     narrow = dtype == "bf16"
-    # bf16 as its own users have it: the model in f32, computed in bf16.
+    # OpenVINO's usual bf16 setup: the model is f32 and computed in bf16.
     whole, given = make(name, torch.float32, int(batch)) if narrow else (model, inputs)
     converted = openvino.convert_model(whole, example_input=given if len(given) > 1 else given[0], input=[t.shape for t in given])
     compiled = core.compile_model(converted, "CPU", {"INFERENCE_NUM_THREADS": int(threads), "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY",
@@ -58,18 +58,18 @@ def with_inductor(frozen):
     return lambda: compiled(*inputs)
 
 
-if way == "script":
+if system == "script":
     torch.jit.trace(model, inputs, check_trace=False).save(sys.argv[6])
-elif way == "package":
+elif system == "package":
     torch._inductor.aoti_compile_and_package(torch.export.export(model, inputs), package_path=sys.argv[6])
 else:
     out = sys.stdout
-    sys.stdout = sys.stderr  # what the systems say is not for whoever reads this
+    sys.stdout = sys.stderr  # Keeps messages of the systems out of the output that bench/speed parses.
     call = {"openvino": with_openvino, "onnxruntime": with_onnxruntime, "inductor": lambda: with_inductor(False),
-            "frozen": lambda: with_inductor(True)}[way]()
+            "frozen": lambda: with_inductor(True)}[system]()
     for _ in range(3):
         call()
-    print(way, file=out, flush=True)
+    print(system, file=out, flush=True)
     for line in sys.stdin:
         calls = int(line.split()[1])
         start = time.perf_counter()

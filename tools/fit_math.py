@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Prints the polynomials of src/codegen/math_*.cpp: best fits, in order of the powers.
+"""Prints the minimax polynomials of src/codegen/math_*.cpp, coefficients in ascending order of powers.
 
-Each row says what is fitted, where, and the largest error of the fit relative to the function that it
-serves, as a power of two. Coefficients of `f32` rows are rounded to f32 one after the other, the rest
-being fitted again each time, so that rounding costs next to nothing."""
+Each line names the fitted function and its interval, and the largest error of the fit relative to the
+function that it approximates, as a power of two. Coefficients of `f32` fits are rounded to f32 one at a
+time, and the others are fitted again each time, so that rounding adds almost no error."""
 import mpmath as mp
 import numpy as np
 
@@ -11,7 +11,7 @@ mp.mp.dps = 50
 
 
 def best(f, weight, a, b, degree, fixed):
-    """Powers len(fixed) to degree, by Lawson's iteration: least squares with weights that grow where the error is large."""
+    """Fits the powers len(fixed) to degree with Lawson's iteration: least squares whose weights grow where the error is large."""
     count = 800
     x = np.array([float((a + b) / 2 + (b - a) / 2 * mp.cos(mp.pi * (i + mp.mpf(1) / 2) / count)) for i in range(count)])
     first = len(fixed)
@@ -49,7 +49,7 @@ def near_zero(f, at_zero):
 
 
 def odd(f, first):
-    """(f(x)/x - 1)/x² as a function of x², and its weight."""
+    """Returns (f(x)/x - 1)/x² as a function of x², and its weight."""
     third = near_zero(lambda s: (f(mp.sqrt(s)) / mp.sqrt(s) - 1) / s, first)
     return third, lambda s: s * mp.sqrt(s) / f(mp.sqrt(s)) if s > mp.mpf(10) ** -20 else s
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/reference/*.md from the .def tables; --check only says whether they are stale."""
+"""Writes docs/reference/*.md from the .def tables. --check only reports whether they are stale."""
 import json
 import pathlib
 import re
@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 NOTE = "<!-- made by tools/reference.py from {}; do not edit -->\n"
 
 
-def rows(path, macro):
+def entries(path, macro):
     text = (ROOT / path).read_text()
     pattern = macro + r'\(((?:[^()"]|"(?:[^"\\]|\\.)*")*)\)'
     return [[cell.strip().strip('"') for cell in re.findall(r'"(?:[^"\\]|\\.)*"|[^,\s][^,]*', row)]
@@ -23,7 +23,7 @@ def table(title, path, header, body):
 
 
 def measured():
-    """What tools/prove measured last, in whole runs, beside its bars."""
+    """The last full measurements of tools/prove, with their bars."""
     lines = [NOTE.format("tools/claims and docs/results") + "# Measured\n", "`tools/prove TOPIC` measures these again.\n"]
     for path in sorted((ROOT / "docs/results").glob("*.json")):
         table = json.loads((ROOT / f"tools/claims/{path.name}").read_text())
@@ -43,13 +43,13 @@ def measured():
 PAGES = {
     "measured.md": measured(),
     "environment.md": table("Environment variables", "src/base/flags.def", ["variable", "values", "effect"],
-                            [row[1:] for row in rows("src/base/flags.def", "TENON_FLAG")]),
-    "errors.md": table("Errors", "src/base/errors.def", ["code", "meaning"], rows("src/base/errors.def", "TENON_ERROR")),
+                            [row[1:] for row in entries("src/base/flags.def", "TENON_FLAG")]),
+    "errors.md": table("Errors", "src/base/errors.def", ["code", "meaning"], entries("src/base/errors.def", "TENON_ERROR")),
     "guards.md": table("Guards", "src/capture/guards.def", ["guard", "what must be as it was recorded"],
-                       rows("src/capture/guards.def", "TENON_GUARD")),
-    "breaks.md": table("Graph breaks", "src/ops/ops.def", ["op", "what it does", "instead"], rows("src/ops/ops.def", "TENON_BREAK")),
-    "passes.md": table("Passes", "src/passes/passes.def", ["pass", "what it does"], rows("src/passes/passes.def", "TENON_PASS")),
-    "phases.md": table("Phases", "src/driver/phases.def", ["phase", "what happens"], rows("src/driver/phases.def", "TENON_PHASE")),
+                       entries("src/capture/guards.def", "TENON_GUARD")),
+    "breaks.md": table("Graph breaks", "src/ops/ops.def", ["op", "what it does", "instead"], entries("src/ops/ops.def", "TENON_BREAK")),
+    "passes.md": table("Passes", "src/passes/passes.def", ["pass", "what it does"], entries("src/passes/passes.def", "TENON_PASS")),
+    "phases.md": table("Phases", "src/driver/phases.def", ["phase", "what happens"], entries("src/driver/phases.def", "TENON_PHASE")),
 }
 
 folder = ROOT / "docs/reference"

@@ -11,13 +11,13 @@
 namespace tenon::formats {
 namespace {
 
-constexpr size_t kLongestValue = 60;
+constexpr size_t kMaxShownCharacters = 60;
 
 std::string brief(const nlohmann::json& value) {
   if (value.is_object()) return "an object";
   if (value.is_array()) return "a list";
   std::string text = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  return text.size() > kLongestValue ? "a text of " + std::to_string(text.size()) + " characters" : text;
+  return text.size() > kMaxShownCharacters ? "a string of " + std::to_string(text.size()) + " characters" : text;
 }
 
 }  // namespace
@@ -25,16 +25,16 @@ std::string brief(const nlohmann::json& value) {
 struct Config::Shared {
   nlohmann::json root;
   std::string source;
-  std::string text;              // Empty if the configuration was made from values.
-  std::set<std::string> read;    // paths
-  std::set<std::string> opened;  // of objects whose fields are read one by one
+  std::string text;              // Empty if the configuration was not parsed from text.
+  std::set<std::string> read;    // Paths of fields that were read.
+  std::set<std::string> opened;  // Paths of objects whose fields are tracked separately.
 };
 
 Config::Config(nlohmann::json object, std::string source) : shared_(std::make_shared<Shared>()) {
   shared_->root = std::move(object);
   shared_->source = std::move(source);
   object_ = &shared_->root;
-  if (!object_->is_object()) throw UserError(ErrorCode::config, shared_->source + ": expected an object of fields, not " + brief(*object_));
+  if (!object_->is_object()) throw UserError(ErrorCode::config, shared_->source + ": expected an object, not " + brief(*object_));
 }
 
 Config::Config(std::shared_ptr<Shared> shared, const nlohmann::json* object, std::string path)
@@ -72,23 +72,22 @@ const nlohmann::json& Config::need(const std::string& name) const {
   return *field;
 }
 
-int64_t Config::integer_in(const std::string& name, const nlohmann::json& value, int64_t least, int64_t most) const {
+int64_t Config::integer_in(const std::string& name, const nlohmann::json& value, int64_t min, int64_t max) const {
   bool fits = value.is_number_integer() && !(value.is_number_unsigned() && value.get<uint64_t>() > std::numeric_limits<int64_t>::max());
   if (!fits) fail(name, "must be an integer, not " + brief(value));
   int64_t number = value.get<int64_t>();
-  if (number < least || number > most)
-    fail(name, "is " + brief(value) + ", must be from " + std::to_string(least) + " to " + std::to_string(most));
+  if (number < min || number > max)
+    fail(name, "is " + brief(value) + ", must be from " + std::to_string(min) + " to " + std::to_string(max));
   return number;
 }
 
-int64_t Config::integer(const std::string& name, int64_t least, int64_t most) const { return integer_in(name, need(name), least, most); }
+int64_t Config::integer(const std::string& name, int64_t min, int64_t max) const { return integer_in(name, need(name), min, max); }
 
-double Config::number(const std::string& name, double least, double most) const {
+double Config::number(const std::string& name, double min, double max) const {
   const nlohmann::json& value = need(name);
   if (!value.is_number()) fail(name, "must be a number, not " + brief(value));
   double number = value.get<double>();
-  if (!(number >= least && number <= most))
-    fail(name, "is " + brief(value) + ", must be from " + real_text(least) + " to " + real_text(most));
+  if (!(number >= min && number <= max)) fail(name, "is " + brief(value) + ", must be from " + real_text(min) + " to " + real_text(max));
   return number;
 }
 
@@ -100,26 +99,26 @@ bool Config::boolean(const std::string& name) const {
 
 std::string Config::text(const std::string& name) const {
   const nlohmann::json& value = need(name);
-  if (!value.is_string()) fail(name, "must be a text, not " + brief(value));
+  if (!value.is_string()) fail(name, "must be a string, not " + brief(value));
   return value.get<std::string>();
 }
 
 std::vector<std::string> Config::texts(const std::string& name) const {
   const nlohmann::json& list = need(name);
-  if (!list.is_array()) fail(name, "must be a list of texts, not " + brief(list));
+  if (!list.is_array()) fail(name, "must be a list of strings, not " + brief(list));
   std::vector<std::string> out;
   for (const nlohmann::json& value : list) {
-    if (!value.is_string()) fail(name, "must be a list of texts, but holds " + brief(value));
+    if (!value.is_string()) fail(name, "must be a list of strings, but holds " + brief(value));
     out.push_back(value.get<std::string>());
   }
   return out;
 }
 
-std::vector<int64_t> Config::integers(const std::string& name, int64_t least, int64_t most) const {
+std::vector<int64_t> Config::integers(const std::string& name, int64_t min, int64_t max) const {
   const nlohmann::json& list = need(name);
   if (!list.is_array()) fail(name, "must be a list of integers, not " + brief(list));
   std::vector<int64_t> out;
-  for (size_t i = 0; i < list.size(); ++i) out.push_back(integer_in(name + "[" + std::to_string(i) + "]", list[i], least, most));
+  for (size_t i = 0; i < list.size(); ++i) out.push_back(integer_in(name + "[" + std::to_string(i) + "]", list[i], min, max));
   return out;
 }
 
@@ -141,12 +140,12 @@ std::vector<std::string> Config::keys(const std::string& name) const {
 
 const nlohmann::json& Config::any(const std::string& name) const { return need(name); }
 
-int64_t Config::integer_or(const std::string& name, int64_t otherwise, int64_t least, int64_t most) const {
-  return find(name) ? integer(name, least, most) : otherwise;
+int64_t Config::integer_or(const std::string& name, int64_t otherwise, int64_t min, int64_t max) const {
+  return find(name) ? integer(name, min, max) : otherwise;
 }
 
-double Config::number_or(const std::string& name, double otherwise, double least, double most) const {
-  return find(name) ? number(name, least, most) : otherwise;
+double Config::number_or(const std::string& name, double otherwise, double min, double max) const {
+  return find(name) ? number(name, min, max) : otherwise;
 }
 
 bool Config::boolean_or(const std::string& name, bool otherwise) const { return find(name) ? boolean(name) : otherwise; }

@@ -1,6 +1,6 @@
-// Typed access to the fields of a configuration. Faults are UserError(config) that name file and field. It
-// remembers what was asked for: what nobody reads may change the meaning of the weights, so that whoever knows
-// the model refuses it by name (`unread`).
+// Typed access to the fields of a configuration. Errors are UserError(config) and name the file and the field. Config
+// records which fields were read: a field that the model does not read may change the meaning of the weights, so the
+// model's loader rejects it by name (`unread`).
 #pragma once
 
 #include <cstdint>
@@ -16,35 +16,35 @@ namespace tenon::formats {
 class Config {
  public:
   struct Field {
-    std::string name;             // of nested objects too: "rope_scaling.factor"
-    const nlohmann::json* value;  // of the configuration
+    std::string name;             // Full path, for example "rope_scaling.factor".
+    const nlohmann::json* value;  // Owned by the configuration.
   };
 
   Config(nlohmann::json object, std::string source);
-  // Keeps the text, so that `keys` has the order of the file.
+  // Keeps the text, so that `keys` can return names in the order of the file.
   static Config parse(const std::string& text, const std::string& source);
   static Config read(const Directory& directory, const std::string& name);
 
-  // False if it is null, which says the same in these files. Does not count as reading.
+  // Returns false if the field is missing or null, which mean the same in these files. Does not mark the field as read.
   bool has(const std::string& name) const;
 
   // Limits are inclusive.
-  int64_t integer(const std::string& name, int64_t least, int64_t most) const;
-  double number(const std::string& name, double least, double most) const;
+  int64_t integer(const std::string& name, int64_t min, int64_t max) const;
+  double number(const std::string& name, double min, double max) const;
   bool boolean(const std::string& name) const;
   std::string text(const std::string& name) const;
   std::vector<std::string> texts(const std::string& name) const;
-  std::vector<int64_t> integers(const std::string& name, int64_t least, int64_t most) const;
-  // Fields of the object are read one by one; those that are not are among unread() of the whole.
+  std::vector<int64_t> integers(const std::string& name, int64_t min, int64_t max) const;
+  // Returns a nested object. Its fields are tracked separately and appear in unread() of the root if they are not read.
   Config object(const std::string& name) const;
-  // Names of the fields of an object that is a field of the whole file: in the order of the file if the text is known, else sorted.
+  // Returns the field names of a nested object: in the order of the file if the text is known and this is the root, else sorted.
   std::vector<std::string> keys(const std::string& name) const;
-  // For fields of several forms: counts as reading all of it.
+  // Returns the raw value of a field that may have several types. Marks all of it as read.
   const nlohmann::json& any(const std::string& name) const;
 
-  // The default stands for a field that is missing or null.
-  int64_t integer_or(const std::string& name, int64_t otherwise, int64_t least, int64_t most) const;
-  double number_or(const std::string& name, double otherwise, double least, double most) const;
+  // The functions *_or return `otherwise` if the field is missing or null.
+  int64_t integer_or(const std::string& name, int64_t otherwise, int64_t min, int64_t max) const;
+  double number_or(const std::string& name, double otherwise, double min, double max) const;
   bool boolean_or(const std::string& name, bool otherwise) const;
   std::string text_or(const std::string& name, const std::string& otherwise) const;
 
@@ -57,11 +57,11 @@ class Config {
 
   const nlohmann::json* find(const std::string& name) const;
   const nlohmann::json& need(const std::string& name) const;
-  int64_t integer_in(const std::string& name, const nlohmann::json& value, int64_t least, int64_t most) const;
+  int64_t integer_in(const std::string& name, const nlohmann::json& value, int64_t min, int64_t max) const;
 
   std::shared_ptr<Shared> shared_;
   const nlohmann::json* object_;
-  std::string path_;  // ends in a dot unless it is empty
+  std::string path_;  // Path prefix of this object; empty, or ends in a dot.
 };
 
 }  // namespace tenon::formats

@@ -28,12 +28,12 @@ void check_plain(const std::string& directory, const std::string& name) {
 }  // namespace
 
 FileDescriptor::~FileDescriptor() {
-  if (number_ >= 0) ::close(number_);
+  if (fd_ >= 0) ::close(fd_);
 }
 
 MappedFile::MappedFile(const FileDescriptor& file, size_t size, std::string path) : size_(size), path_(std::move(path)) {
-  if (size_ == 0) return;  // which mmap refuses
-  start_ = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.number(), 0);
+  if (size_ == 0) return;  // mmap rejects an empty range.
+  start_ = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.fd(), 0);
   if (start_ == MAP_FAILED) {
     start_ = nullptr;
     throw UserError(ErrorCode::file, path_ + ": cannot be mapped: " + reason());
@@ -55,7 +55,7 @@ MappedFile::~MappedFile() {
 }
 
 Directory::Directory(std::string path) : path_(std::move(path)), directory_(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  if (directory_.number() < 0) throw UserError(ErrorCode::file, path_ + ": cannot be opened as a directory: " + reason());
+  if (directory_.fd() < 0) throw UserError(ErrorCode::file, path_ + ": cannot be opened as a directory: " + reason());
 }
 
 void Directory::fail(const std::string& name, const std::string& what) const {
@@ -67,24 +67,24 @@ void Directory::fail(const std::string& name, const std::string& what) const {
 bool Directory::has(const std::string& name) const {
   check_plain(path_, name);
   struct stat status;
-  if (::fstatat(directory_.number(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) return true;
+  if (::fstatat(directory_.fd(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) return true;
   if (errno != ENOENT) fail(name, "cannot be looked up: " + reason());
   return false;
 }
 
 FileDescriptor Directory::open_regular(const std::string& name, size_t* size) const {
   check_plain(path_, name);
-  // A pipe would block the open until somebody writes to it.
-  FileDescriptor file(::openat(directory_.number(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  if (file.number() < 0) {
+  // O_NONBLOCK, because opening a pipe would block until it has a writer.
+  FileDescriptor file(::openat(directory_.fd(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (file.fd() < 0) {
     if (errno == ELOOP)
       fail(name,
-           "is a symbolic link, which is not followed. The cache of the Hugging Face hub keeps links: download the model to a directory of "
-           "its own (hf download MODEL --local-dir DIRECTORY)");
+           "is a symbolic link, which is not followed. The cache of the Hugging Face hub contains links: download the model to a separate "
+           "directory (hf download MODEL --local-dir DIRECTORY)");
     fail(name, "cannot be opened: " + reason());
   }
   struct stat status;
-  if (::fstat(file.number(), &status) != 0) fail(name, "cannot be examined: " + reason());
+  if (::fstat(file.fd(), &status) != 0) fail(name, "cannot be examined: " + reason());
   if (!S_ISREG(status.st_mode)) fail(name, "is not a regular file");
   *size = static_cast<size_t>(status.st_size);
   return file;
@@ -99,11 +99,11 @@ MappedFile Directory::map(const std::string& name) const {
 std::string Directory::read_text(const std::string& name, size_t limit) const {
   size_t size = 0;
   FileDescriptor file = open_regular(name, &size);
-  if (size > limit) fail(name, "has " + std::to_string(size) + " bytes, at most " + std::to_string(limit) + " are read");
+  if (size > limit) fail(name, "has " + std::to_string(size) + " bytes, at most " + std::to_string(limit) + " are supported");
   std::string text(size, '\0');
   size_t have = 0;
   while (have < size) {
-    ssize_t got = ::read(file.number(), text.data() + have, size - have);
+    ssize_t got = ::read(file.fd(), text.data() + have, size - have);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail(name, "cannot be read: " + reason());
     if (got == 0) fail(name, "became shorter while it was read");
@@ -113,7 +113,7 @@ std::string Directory::read_text(const std::string& name, size_t limit) const {
 }
 
 std::vector<std::string> Directory::names() const {
-  int again = ::openat(directory_.number(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);  // its own position in the list
+  int again = ::openat(directory_.fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);  // A separate descriptor has its own read position.
   DIR* list = again < 0 ? nullptr : ::fdopendir(again);
   if (!list) {
     if (again >= 0) ::close(again);
@@ -136,7 +136,7 @@ void Directory::write(const std::string& name, std::string_view contents) const 
 
 void Directory::remove(const std::string& name) const {
   check_plain(path_, name);
-  if (::unlinkat(directory_.number(), name.c_str(), 0) != 0) {
+  if (::unlinkat(directory_.fd(), name.c_str(), 0) != 0) {
     if (errno == ENOENT) return;
     fail(name, "cannot be removed: " + reason());
   }
@@ -144,31 +144,31 @@ void Directory::remove(const std::string& name) const {
 }
 
 void Directory::sync() const {
-  if (::fsync(directory_.number()) != 0) throw UserError(ErrorCode::file, path_ + ": cannot be synchronised with the disk: " + reason());
+  if (::fsync(directory_.fd()) != 0) throw UserError(ErrorCode::file, path_ + ": cannot be synchronised with the disk: " + reason());
 }
 
 AtomicFile::AtomicFile(const Directory& directory, std::string name) : directory_(directory), name_(std::move(name)) {
   check_plain(directory_.path_, name_);
   static std::atomic<unsigned> counter{0};
-  constexpr int kTries = 100;  // names may be left over from a process that was killed and had our number
-  for (int i = 0; i < kTries && file_.number() < 0; ++i) {
+  constexpr int kTries = 100;  // A killed process with the same id may have left files of these names.
+  for (int i = 0; i < kTries && file_.fd() < 0; ++i) {
     temporary_ = ".tenon-" + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp";
     file_ = FileDescriptor(
-        ::openat(directory_.directory_.number(), temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
-    if (file_.number() < 0 && errno != EEXIST) break;
+        ::openat(directory_.directory_.fd(), temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+    if (file_.fd() < 0 && errno != EEXIST) break;
   }
-  if (file_.number() < 0) directory_.fail(name_, "no new file can be made beside it: " + reason());
+  if (file_.fd() < 0) directory_.fail(name_, "cannot create a temporary file beside it: " + reason());
 }
 
 AtomicFile::~AtomicFile() {
-  if (!committed_ && file_.number() >= 0) ::unlinkat(directory_.directory_.number(), temporary_.c_str(), 0);
+  if (!committed_ && file_.fd() >= 0) ::unlinkat(directory_.directory_.fd(), temporary_.c_str(), 0);
 }
 
 void AtomicFile::fail(const std::string& doing) const { directory_.fail(name_, doing + " failed: " + reason() + ". No file was changed"); }
 
 void AtomicFile::write(std::string_view bytes) {
   while (!bytes.empty()) {
-    ssize_t done = ::write(file_.number(), bytes.data(), bytes.size());
+    ssize_t done = ::write(file_.fd(), bytes.data(), bytes.size());
     if (done < 0 && errno == EINTR) continue;
     if (done < 0) fail("writing");
     bytes.remove_prefix(static_cast<size_t>(done));
@@ -176,9 +176,9 @@ void AtomicFile::write(std::string_view bytes) {
 }
 
 void AtomicFile::commit() {
-  if (::fsync(file_.number()) != 0) fail("writing to the disk");
-  int directory = directory_.directory_.number();
-  if (::renameat(directory, temporary_.c_str(), directory, name_.c_str()) != 0) fail("giving it its name");
+  if (::fsync(file_.fd()) != 0) fail("writing to the disk");
+  int directory = directory_.directory_.fd();
+  if (::renameat(directory, temporary_.c_str(), directory, name_.c_str()) != 0) fail("renaming the temporary file");
   committed_ = true;
   directory_.sync();
 }

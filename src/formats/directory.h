@@ -1,5 +1,5 @@
-// A model directory. Its own path is trusted; what lies in it is opened by plain names only, so that no name
-// from a file, and no link, leads outside. All faults are UserError(file).
+// A model directory. Its own path is trusted. Its files are opened by plain names only, so that neither a name from
+// a file nor a symbolic link can lead outside. All errors are UserError(file).
 #pragma once
 
 #include <cstddef>
@@ -12,22 +12,22 @@ namespace tenon::formats {
 
 class FileDescriptor {
  public:
-  explicit FileDescriptor(int number = -1) : number_(number) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  explicit FileDescriptor(int fd = -1) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   FileDescriptor& operator=(FileDescriptor&& other) noexcept {
-    std::swap(number_, other.number_);
+    std::swap(fd_, other.fd_);
     return *this;
   }
   ~FileDescriptor();
 
-  int number() const { return number_; }
+  int fd() const { return fd_; }
 
  private:
-  int number_;
+  int fd_;
 };
 
-// A file's bytes. What is written to them stays in this process. A file that somebody shortens while it is mapped ends the process
-// (SIGBUS); writers that rename a new file into place, as ours do, are harmless.
+// A private mapping of a file: writes to it stay in this process. Truncating the file while it is mapped ends the process (SIGBUS).
+// Replacing it by renaming a new file, as AtomicFile does, is safe.
 class MappedFile {
  public:
   MappedFile(const FileDescriptor& file, size_t size, std::string path);
@@ -51,15 +51,15 @@ class Directory {
 
   const std::string& path() const { return path_; }
 
-  // Whether anything has this name, be it a regular file or not.
+  // Returns whether an entry of this name exists, be it a regular file or not.
   bool has(const std::string& name) const;
   MappedFile map(const std::string& name) const;
-  // Refuses files of more than `limit` bytes.
+  // Rejects files of more than `limit` bytes.
   std::string read_text(const std::string& name, size_t limit) const;
   std::vector<std::string> names() const;
 
   void write(const std::string& name, std::string_view contents) const;
-  // A file that is not there is no error.
+  // Does nothing if the file does not exist.
   void remove(const std::string& name) const;
 
  private:
@@ -72,10 +72,10 @@ class Directory {
   FileDescriptor directory_;
 };
 
-// A new file that appears under its name, whole and on disk, with commit(); without it nothing is left behind.
+// A new file that appears under its name with commit(), complete and synced to disk. Without commit() nothing is left.
 class AtomicFile {
  public:
-  AtomicFile(const Directory& directory, std::string name);  // the directory must outlive this
+  AtomicFile(const Directory& directory, std::string name);  // `directory` must outlive this object.
   AtomicFile(const AtomicFile&) = delete;
   ~AtomicFile();
 

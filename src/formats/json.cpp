@@ -10,16 +10,16 @@
 namespace tenon::formats {
 namespace {
 
-nlohmann::json number_of(const JsonScanner& scanner, const JsonScanner::Number& number) {
+nlohmann::json number_of(const JsonScanner& scanner, const JsonScanner::NumberText& number) {
   const char *begin = number.text.data(), *end = begin + number.text.size();
   int64_t integer = 0;
   uint64_t natural = 0;
   if (number.integer && std::from_chars(begin, end, integer).ec == std::errc()) return integer;
   if (number.integer && std::from_chars(begin, end, natural).ec == std::errc()) return natural;
-  // Integers beyond 64 bits stand in real files: 1e30 as the longest input of a tokenizer.
+  // Real files contain integers beyond 64 bits: 1e30 as the maximum input length of a tokenizer.
   double real = 0;
   if (std::from_chars(begin, end, real).ec != std::errc() || !std::isfinite(real))
-    scanner.fail_at(number.at, "no floating-point number is as large or as small as this one");
+    scanner.fail_at(number.at, "this number is outside the range of a double");
   return real;
 }
 
@@ -29,10 +29,10 @@ nlohmann::json value(JsonScanner& scanner) {
     case '{': {
       json object = json::object();
       if (scanner.open('{', '}', "")) do {
-          JsonScanner::String key = scanner.key();
-          auto [place, inserted] = object.get_ref<json::object_t&>().try_emplace(JsonScanner::decode(key));
-          if (!inserted) scanner.fail_at(key.at, "the name " + shown(place->first) + " stands twice in this object");
-          place->second = value(scanner);
+          JsonScanner::StringText key = scanner.key();
+          auto [field, inserted] = object.get_ref<json::object_t&>().try_emplace(JsonScanner::decode(key));
+          if (!inserted) scanner.fail_at(key.at, "the name " + shown(field->first) + " appears twice in this object");
+          field->second = value(scanner);
         } while (scanner.more('}'));
       return object;
     }
@@ -63,14 +63,14 @@ nlohmann::json value(JsonScanner& scanner) {
 
 nlohmann::json parse_json(std::string_view text, const std::string& source, JsonLimits limits) {
   if (text.size() > limits.bytes)
-    throw UserError(ErrorCode::format,
-                    source + ": " + std::to_string(text.size()) + " bytes of JSON, at most " + std::to_string(limits.bytes) + " are read");
+    throw UserError(ErrorCode::format, source + ": " + std::to_string(text.size()) + " bytes of JSON, at most " +
+                                           std::to_string(limits.bytes) + " are supported");
   JsonScanner scanner(text, source);
-  // The first pass allocates nothing, so that damage and excess are refused before memory is spent on them.
-  size_t values = scanner.skip(kJsonDepth);
+  // The first pass allocates nothing, so that malformed and oversized text is rejected before memory is spent on it.
+  size_t values = scanner.skip(kMaxJsonDepth);
   scanner.end();
   if (values > limits.values)
-    scanner.fail_at(0, std::to_string(values) + " values, at most " + std::to_string(limits.values) + " are read");
+    scanner.fail_at(0, std::to_string(values) + " values, at most " + std::to_string(limits.values) + " are supported");
   scanner.go_to(0);
   return value(scanner);
 }
@@ -82,11 +82,11 @@ std::vector<std::string> object_keys(std::string_view text, const std::string& s
   do {
     bool is_wanted = JsonScanner::equal(scanner.key(), name);
     if (!is_wanted || scanner.peek() != '{') {
-      scanner.skip(kJsonDepth);
+      scanner.skip(kMaxJsonDepth);
     } else if (scanner.open('{', '}', "")) {
       do {
         out.push_back(JsonScanner::decode(scanner.key()));
-        scanner.skip(kJsonDepth);
+        scanner.skip(kMaxJsonDepth);
       } while (scanner.more('}'));
     }
   } while (scanner.more('}'));

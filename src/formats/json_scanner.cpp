@@ -17,7 +17,7 @@ int hex_value(char c) {
   return -1;
 }
 
-// The digits were checked when the string was passed over.
+// string() has checked the digits.
 uint32_t hex4(std::string_view text, size_t at) {
   uint32_t code = 0;
   for (size_t i = at; i < at + 4; ++i) code = code * 16 + static_cast<uint32_t>(hex_value(text[i]));
@@ -54,7 +54,7 @@ std::optional<size_t> first_bad_utf8(std::string_view text) {
     unsigned lead = byte(i), low = 0x80, high = 0xBF;
     size_t length = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
     if (length == 0) return i;
-    // No longer form than needed, no surrogates, nothing above U+10FFFF: the second byte decides.
+    // The second byte excludes overlong forms, surrogates and code points above U+10FFFF.
     if (lead == 0xE0) low = 0xA0;
     if (lead == 0xED) high = 0x9F;
     if (lead == 0xF0) low = 0x90;
@@ -92,7 +92,7 @@ void JsonScanner::expect(char c, const char* what) {
 
 void JsonScanner::end() {
   space();
-  if (at_ < text_.size()) fail("there is more text behind the end");
+  if (at_ < text_.size()) fail("there is more text after the end");
 }
 
 bool JsonScanner::open(char opening, char closing, const char* what) {
@@ -109,18 +109,18 @@ bool JsonScanner::more(char closing) {
   return next == ',';
 }
 
-JsonScanner::String JsonScanner::key() {
-  String key = string("a name in quotes");
+JsonScanner::StringText JsonScanner::key() {
+  StringText key = string("a name in quotes");
   expect(':', "':'");
   return key;
 }
 
-JsonScanner::String JsonScanner::string(const char* what) {
+JsonScanner::StringText JsonScanner::string(const char* what) {
   expect('"', what);
   size_t start = at_;
   bool escaped = false;
   for (;; ++at_) {
-    if (at_ >= text_.size()) fail_at(start - 1, "this string does not end");
+    if (at_ >= text_.size()) fail_at(start - 1, "this string is not terminated");
     char c = text_[at_];
     if (c == '"') break;
     if (static_cast<unsigned char>(c) < 0x20) fail("a control character in a string must be escaped");
@@ -131,12 +131,12 @@ JsonScanner::String JsonScanner::string(const char* what) {
   return {start, text_.substr(start, at_++ - start), escaped};
 }
 
-// From the backslash to the last character of the escape.
+// Advances from the backslash to the last character of the escape.
 void JsonScanner::escape() {
   size_t start = at_++;
   char c = at_ < text_.size() ? text_[at_] : '\0';
   if (c != 'u') {
-    if (c == '\0' || std::string_view("\"\\/bfnrt").find(c) == std::string_view::npos) fail_at(start, "there is no such escape");
+    if (c == '\0' || std::string_view("\"\\/bfnrt").find(c) == std::string_view::npos) fail_at(start, "this escape does not exist in JSON");
     return;
   }
   uint32_t code = four_digits();
@@ -161,12 +161,12 @@ bool JsonScanner::digits() {
   return at_ > start;
 }
 
-JsonScanner::Number JsonScanner::number(const char* what) {
+JsonScanner::NumberText JsonScanner::number(const char* what) {
   char first = peek();
   size_t start = at_;
   bool integer = true;
   auto next = [&] { return at_ < text_.size() ? text_[at_] : '\0'; };
-  if (first != '-' && !is_digit(first)) expect('0', what);  // says what was expected
+  if (first != '-' && !is_digit(first)) expect('0', what);  // Throws an error that names what was expected.
   if (first == '-') ++at_;
   bool zero = next() == '0';
   if (!digits()) fail("expected a digit");
@@ -186,7 +186,7 @@ JsonScanner::Number JsonScanner::number(const char* what) {
 }
 
 uint64_t JsonScanner::natural(const char* what) {
-  Number number = this->number(what);
+  NumberText number = this->number(what);
   uint64_t out = 0;
   if (!number.integer || number.text[0] == '-') fail_at(number.at, std::string("expected ") + what);
   if (std::from_chars(number.text.data(), number.text.data() + number.text.size(), out).ec != std::errc())
@@ -234,7 +234,7 @@ size_t JsonScanner::skip(int depth) {
   return values;
 }
 
-std::string JsonScanner::decode(const String& string) {
+std::string JsonScanner::decode(const StringText& string) {
   std::string_view raw = string.raw;
   if (!string.escaped) return std::string(raw);
   std::string out;

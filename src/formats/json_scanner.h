@@ -1,5 +1,5 @@
-// A cursor over JSON text that allocates nothing: every parser of this folder is written on it. It knows the
-// grammar of RFC 8259 and nothing beyond it. Faults are UserError(format) with file and byte.
+// A cursor over JSON text that does not allocate; every parser of this folder uses it. It accepts exactly the grammar of
+// RFC 8259. Errors are UserError(format) with the file and the byte offset.
 #pragma once
 
 #include <cstddef>
@@ -10,24 +10,24 @@
 
 namespace tenon::formats {
 
-// Where UTF-8 breaks, if it does.
+// Returns the offset of the first byte that is not valid UTF-8, if any.
 std::optional<size_t> first_bad_utf8(std::string_view text);
 
 class JsonScanner {
  public:
-  // A string as it stands in the text, without its quotes.
-  struct String {
+  // A string as written in the text, without quotes and with escapes.
+  struct StringText {
     size_t at;
     std::string_view raw;
     bool escaped;
   };
-  struct Number {
+  struct NumberText {
     size_t at;
     std::string_view text;
     bool integer;
   };
 
-  // The text must be UTF-8 (checked here) and outlive the scanner. Bytes count from `first_byte` in messages.
+  // The text must be UTF-8 (checked here) and outlive the scanner. Messages count bytes from `first_byte`.
   JsonScanner(std::string_view text, std::string source, size_t first_byte = 0);
 
   [[noreturn]] void fail(const std::string& what) const { fail_at(at_, what); }
@@ -35,26 +35,28 @@ class JsonScanner {
 
   size_t at() const { return at_; }
   void go_to(size_t at) { at_ = at; }
-  // The next character that is not space; zero at the end.
+  // Skips whitespace and returns the next character, or zero at the end.
   char peek();
   void expect(char c, const char* what);
-  void end();  // nothing but space is left
+  void end();  // Fails unless only whitespace follows.
 
-  // if (s.open('{', '}')) do { key(); value; } while (s.more('}'));
+  // Usage: if (s.open('{', '}', "an object")) do { s.key(); read the value; } while (s.more('}'));
   bool open(char opening, char closing, const char* what);
   bool more(char closing);
-  String key();  // and its colon
+  StringText key();  // Reads a name and the colon after it.
 
-  String string(const char* what);
-  Number number(const char* what);
-  uint64_t natural(const char* what);  // no sign, no fraction, no exponent
-  void word(std::string_view word);    // true, false, null
+  StringText string(const char* what);
+  NumberText number(const char* what);
+  uint64_t natural(const char* what);  // Rejects a sign, a fraction and an exponent.
+  void word(std::string_view word);    // Reads true, false or null.
 
-  // Passes over a value of at most this depth; returns how many values it holds, itself included.
+  // Skips a value of at most this depth. Returns the count of values in it, including itself.
   size_t skip(int depth);
 
-  static std::string decode(const String& string);
-  static bool equal(const String& string, std::string_view text) { return string.escaped ? decode(string) == text : string.raw == text; }
+  static std::string decode(const StringText& string);
+  static bool equal(const StringText& string, std::string_view text) {
+    return string.escaped ? decode(string) == text : string.raw == text;
+  }
 
  private:
   void space();

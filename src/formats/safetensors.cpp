@@ -1,5 +1,5 @@
-// The header's grammar and the checks on what it says. It is parsed by hand because of its bound on memory,
-// and because names are views.
+// The parser of the header and its consistency checks. It is hand-written to keep the memory bound and because names
+// are views.
 #include "formats/safetensors.h"
 
 #include <algorithm>
@@ -23,9 +23,9 @@ std::string_view header_of(std::string_view bytes, const std::string& source) {
   if (bytes.size() < kLengthBytes) refuse(source, "has " + std::to_string(bytes.size()) + " bytes, too few for a safetensors file");
   uint64_t length = 0;
   for (size_t i = kLengthBytes; i-- > 0;) length = length << 8 | static_cast<unsigned char>(bytes[i]);
-  if (length > kMaxHeader)
-    refuse(source, "the first bytes say that the header has " + std::to_string(length) + " bytes, at most " + std::to_string(kMaxHeader) +
-                       " are read. Is this a safetensors file?");
+  if (length > kMaxHeaderBytes)
+    refuse(source, "according to the first bytes the header has " + std::to_string(length) + " bytes, at most " +
+                       std::to_string(kMaxHeaderBytes) + " are supported. Is this a safetensors file?");
   if (length > bytes.size() - kLengthBytes)
     refuse(source, "the header should have " + std::to_string(length) + " bytes, but the file ends " +
                        std::to_string(length - (bytes.size() - kLengthBytes)) + " bytes before that. Was it downloaded completely?");
@@ -42,7 +42,7 @@ class HeaderParser {
 
   void parse() {
     if (scanner_.open('{', '}', "'{'")) do {
-        JsonScanner::String name = scanner_.key();
+        JsonScanner::StringText name = scanner_.key();
         if (JsonScanner::equal(name, "__metadata__")) metadata(name);
         else tensor(name);
       } while (scanner_.more('}'));
@@ -52,23 +52,23 @@ class HeaderParser {
   }
 
  private:
-  void metadata(const JsonScanner::String& name) {
-    if (has_metadata_) scanner_.fail_at(name.at, "__metadata__ stands twice in the header");
+  void metadata(const JsonScanner::StringText& name) {
+    if (has_metadata_) scanner_.fail_at(name.at, "__metadata__ appears twice in the header");
     has_metadata_ = true;
     if (scanner_.peek() == 'n') return scanner_.word("null");
     Metadata& entries = out_.metadata_.emplace();
-    if (scanner_.open('{', '}', "an object of texts")) do {
-        JsonScanner::String key = scanner_.key();
-        if (entries.size() == kMaxMetadata)
-          scanner_.fail_at(key.at, "more than " + std::to_string(kMaxMetadata) + " entries of __metadata__");
+    if (scanner_.open('{', '}', "an object of strings")) do {
+        JsonScanner::StringText key = scanner_.key();
+        if (entries.size() == kMaxMetadataEntries)
+          scanner_.fail_at(key.at, "more than " + std::to_string(kMaxMetadataEntries) + " entries of __metadata__");
         std::string text = JsonScanner::decode(key);
         for (const auto& [other, value] : entries)
-          if (other == text) scanner_.fail_at(key.at, "the name " + shown(text) + " stands twice in __metadata__");
-        entries.emplace_back(std::move(text), JsonScanner::decode(scanner_.string("a text")));
+          if (other == text) scanner_.fail_at(key.at, "the name " + shown(text) + " appears twice in __metadata__");
+        entries.emplace_back(std::move(text), JsonScanner::decode(scanner_.string("a string")));
       } while (scanner_.more('}'));
   }
 
-  void tensor(const JsonScanner::String& name) {
+  void tensor(const JsonScanner::StringText& name) {
     Safetensors::Record record{};
     record.name_at = static_cast<uint32_t>(name.at);
     record.name_size = static_cast<uint32_t>(name.raw.size());
@@ -78,11 +78,11 @@ class HeaderParser {
       out_.decoded_names_.push_back(JsonScanner::decode(name));
     }
     std::array<bool, 3> seen{};
-    auto once = [&](size_t which, const JsonScanner::String& key) {
-      if (std::exchange(seen[which], true)) scanner_.fail_at(key.at, quoted(name) + " says " + std::string(key.raw) + " twice");
+    auto once = [&](size_t which, const JsonScanner::StringText& key) {
+      if (std::exchange(seen[which], true)) scanner_.fail_at(key.at, quoted(name) + " has " + std::string(key.raw) + " twice");
     };
     if (scanner_.open('{', '}', "an object that describes a tensor")) do {
-        JsonScanner::String key = scanner_.key();
+        JsonScanner::StringText key = scanner_.key();
         if (JsonScanner::equal(key, "dtype")) {
           once(0, key);
           record.dtype = dtype(name);
@@ -103,52 +103,52 @@ class HeaderParser {
     out_.records_.push_back(record);
   }
 
-  Dtype dtype(const JsonScanner::String& name) {
-    JsonScanner::String text = scanner_.string("the name of an element type");
+  Dtype dtype(const JsonScanner::StringText& name) {
+    JsonScanner::StringText text = scanner_.string("the name of a dtype");
     std::optional<Dtype> dtype = dtype_of(JsonScanner::decode(text));
-    if (!dtype) scanner_.fail_at(text.at, quoted(name) + " has the unknown element type " + shown(text.raw));
+    if (!dtype) scanner_.fail_at(text.at, quoted(name) + " has the unknown dtype " + shown(text.raw));
     return *dtype;
   }
 
-  void shape(const JsonScanner::String& name, Safetensors::Record& record) {
+  void shape(const JsonScanner::StringText& name, Safetensors::Record& record) {
     scanner_.peek();
     record.shape_at = static_cast<uint32_t>(scanner_.at());
     shape_.clear();
-    if (scanner_.open('[', ']', "a list of extents")) do {
+    if (scanner_.open('[', ']', "a list of sizes")) do {
         size_t at = scanner_.at();
-        uint64_t extent = scanner_.natural("an extent, a natural number");
-        if (extent > static_cast<uint64_t>(INT64_MAX)) scanner_.fail_at(at, "this extent is too large");
+        uint64_t size = scanner_.natural("a size, a non-negative integer");
+        if (size > static_cast<uint64_t>(INT64_MAX)) scanner_.fail_at(at, "this size is too large");
         if (shape_.size() == kMaxRank) scanner_.fail_at(at, quoted(name) + " has more than " + std::to_string(kMaxRank) + " dimensions");
-        shape_.push_back(static_cast<int64_t>(extent));
+        shape_.push_back(static_cast<int64_t>(size));
       } while (scanner_.more(']'));
     record.rank = static_cast<uint16_t>(shape_.size());
   }
 
   void offsets(Safetensors::Record& record) {
     scanner_.expect('[', "two offsets");
-    record.begin = scanner_.natural("an offset, a natural number");
+    record.begin = scanner_.natural("an offset, a non-negative integer");
     scanner_.expect(',', "two offsets");
-    record.end = scanner_.natural("an offset, a natural number");
+    record.end = scanner_.natural("an offset, a non-negative integer");
     scanner_.expect(']', "two offsets");
   }
 
-  void check_size(const JsonScanner::String& name, const Safetensors::Record& record) {
+  void check_size(const JsonScanner::StringText& name, const Safetensors::Record& record) {
     std::optional<uint64_t> size = byte_size(record.dtype, shape_);
-    if (!size) scanner_.fail_at(record.shape_at, quoted(name) + " of this shape has no size in whole bytes, or none that 64 bits can hold");
+    if (!size) scanner_.fail_at(record.shape_at, quoted(name) + " does not have a size in whole bytes that fits 64 bits");
     if (record.end < record.begin || record.end - record.begin != *size)
       scanner_.fail_at(name.at, quoted(name) + " takes " + std::to_string(*size) +
-                                    " bytes by its shape and element type, but its offsets are " + std::to_string(record.begin) + " and " +
-                                    std::to_string(record.end));
+                                    " bytes according to its shape and dtype, but its offsets are " + std::to_string(record.begin) +
+                                    " and " + std::to_string(record.end));
     if (record.end > out_.data_.size())
-      scanner_.fail_at(name.at, quoted(name) + " ends at " + std::to_string(record.end) + " of " + std::to_string(out_.data_.size()) +
-                                    " bytes of data. Was the file downloaded completely?");
+      scanner_.fail_at(name.at, quoted(name) + " ends at byte " + std::to_string(record.end) + ", but there are " +
+                                    std::to_string(out_.data_.size()) + " bytes of data. Was the file downloaded completely?");
   }
 
   void refuse_repeated_names() {
     auto& records = out_.records_;
     std::sort(records.begin(), records.end(), [&](const auto& a, const auto& b) { return out_.name_of(a) < out_.name_of(b); });
     for (size_t i = 1; i < records.size(); ++i)
-      if (out_.name(i - 1) == out_.name(i)) refuse(source_, "the tensor " + shown(out_.name(i)) + " stands twice in the header");
+      if (out_.name(i - 1) == out_.name(i)) refuse(source_, "the tensor " + shown(out_.name(i)) + " appears twice in the header");
   }
 
   void refuse_gaps_and_overlaps() {
@@ -168,12 +168,12 @@ class HeaderParser {
       refuse(source_, std::to_string(out_.data_.size() - covered) + " bytes at the end belong to no tensor");
   }
 
-  static std::string quoted(const JsonScanner::String& name) { return "the tensor " + shown(name.raw); }
+  static std::string quoted(const JsonScanner::StringText& name) { return "the tensor " + shown(name.raw); }
 
   Safetensors& out_;
   const std::string& source_;
   JsonScanner scanner_;
-  std::vector<int64_t> shape_;  // of the tensor that is read
+  std::vector<int64_t> shape_;  // Shape of the tensor that is being parsed.
   bool has_metadata_ = false;
 };
 
@@ -194,19 +194,19 @@ TensorView Safetensors::tensor(size_t i) const {
   const Record& record = records_.at(i);
   TensorView out{name_of(record), record.dtype, std::vector<int64_t>(record.rank), {}};
   const char *at = header_.data() + record.shape_at, *end = header_.data() + header_.size();
-  for (int64_t& extent : out.shape) {
+  for (int64_t& size : out.shape) {
     at = std::find_if(at, end, [](char c) { return c >= '0' && c <= '9'; });
-    at = std::from_chars(at, end, extent).ptr;
+    at = std::from_chars(at, end, size).ptr;
   }
   out.data = std::as_bytes(std::span(data_.substr(record.begin, record.end - record.begin)));
   return out;
 }
 
 std::optional<size_t> Safetensors::find(std::string_view name) const {
-  auto place = std::lower_bound(records_.begin(), records_.end(), name,
-                                [&](const Record& record, std::string_view n) { return name_of(record) < n; });
-  if (place == records_.end() || name_of(*place) != name) return std::nullopt;
-  return static_cast<size_t>(place - records_.begin());
+  auto record =
+      std::lower_bound(records_.begin(), records_.end(), name, [&](const Record& r, std::string_view n) { return name_of(r) < n; });
+  if (record == records_.end() || name_of(*record) != name) return std::nullopt;
+  return static_cast<size_t>(record - records_.begin());
 }
 
 }  // namespace tenon::formats

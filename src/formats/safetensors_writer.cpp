@@ -25,14 +25,14 @@ std::string quote(const std::string& file, std::string_view text) {
 
 void check(const std::string& file, const TensorView& tensor) {
   std::string name = "the tensor " + shown(tensor.name);
-  if (tensor.name == "__metadata__") refuse(file, name + " has the name under which the format keeps metadata");
+  if (tensor.name == "__metadata__") refuse(file, name + " has the name that the format reserves for metadata");
   if (tensor.shape.size() > kMaxRank) refuse(file, name + " has more than " + std::to_string(kMaxRank) + " dimensions");
   std::optional<uint64_t> size = byte_size(tensor.dtype, tensor.shape);
   if (!size || *size != tensor.data.size())
-    refuse(file, name + " has " + std::to_string(tensor.data.size()) + " bytes, which its shape and element type do not make");
+    refuse(file, name + " has " + std::to_string(tensor.data.size()) + " bytes, which do not match its shape and dtype");
 }
 
-// By element type, then by name: larger elements come first, so that each tensor is aligned.
+// Sorts by dtype, then by name. Larger elements come first, so that each tensor is aligned.
 std::vector<size_t> order_of(std::span<const TensorView> tensors) {
   std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -55,7 +55,8 @@ void check_names(const std::string& file, std::span<const TensorView> tensors, c
   for (const auto& [key, value] : metadata) keys.push_back(key);
   refuse_repeated(file, "the tensor", std::move(names));
   refuse_repeated(file, "the metadata", std::move(keys));
-  if (metadata.size() > kMaxMetadata) refuse(file, "it has more than " + std::to_string(kMaxMetadata) + " entries of metadata");
+  if (metadata.size() > kMaxMetadataEntries)
+    refuse(file, "it has more than " + std::to_string(kMaxMetadataEntries) + " entries of metadata");
 }
 
 std::string header_of(const std::string& file, std::span<const TensorView> tensors, std::span<const size_t> order,
@@ -81,7 +82,8 @@ std::string header_of(const std::string& file, std::span<const TensorView> tenso
   }
   header += "}";
   header.resize((header.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
-  if (header.size() > kMaxHeader) refuse(file, "its header would have " + std::to_string(header.size()) + " bytes, more than readers take");
+  if (header.size() > kMaxHeaderBytes)
+    refuse(file, "its header would have " + std::to_string(header.size()) + " bytes, more than readers accept");
   return header;
 }
 

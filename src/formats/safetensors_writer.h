@@ -1,4 +1,4 @@
-// Writes safetensors files with the very bytes that the Python package writes for the same tensors.
+// Writes safetensors files that are byte-identical to those of the Python package.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@
 
 namespace tenon::formats {
 
-// The file appears whole or not at all; tensors go to the disk from where they lie. Faults of the tensors (size,
-// repeated name) are UserError(format), those of the disk UserError(file).
+// Writes the file atomically and without copying the tensors. Errors in the tensors (size, repeated name) are
+// UserError(format), errors of the disk are UserError(file).
 void write_safetensors(const Directory& directory, const std::string& name, std::span<const TensorView> tensors,
                        const std::optional<Metadata>& metadata);
 

@@ -19,10 +19,11 @@ class IndexParser {
   void parse() {
     bool has_map = false, has_metadata = false;
     if (scanner_.open('{', '}', "an object with a weight_map")) do {
-        JsonScanner::String key = scanner_.key();
+        JsonScanner::StringText key = scanner_.key();
         bool is_map = JsonScanner::equal(key, "weight_map");
         if (!is_map && !JsonScanner::equal(key, "metadata")) scanner_.fail_at(key.at, "the unknown field " + shown(key.raw));
-        if (std::exchange(is_map ? has_map : has_metadata, true)) scanner_.fail_at(key.at, shown(key.raw) + " stands twice in this object");
+        if (std::exchange(is_map ? has_map : has_metadata, true))
+          scanner_.fail_at(key.at, shown(key.raw) + " appears twice in this object");
         is_map ? weight_map() : metadata();
       } while (scanner_.more('}'));
     scanner_.end();
@@ -34,25 +35,25 @@ class IndexParser {
  private:
   [[noreturn]] void refuse(const std::string& what) const { throw UserError(ErrorCode::format, source_ + ": " + what); }
 
-  // Nothing is read from it, but an index that is wrong here was not made by a program that can be trusted.
+  // The metadata is not used, only validated: an index with invalid metadata is not trustworthy.
   void metadata() {
-    constexpr int kDepthInside = kJsonDepth - 2;
+    constexpr int kMaxDepthInside = kMaxJsonDepth - 2;
     bool has_size = false;
     if (scanner_.open('{', '}', "an object")) do {
-        JsonScanner::String key = scanner_.key();
+        JsonScanner::StringText key = scanner_.key();
         if (!JsonScanner::equal(key, "total_size")) {
-          scanner_.skip(kDepthInside);
+          scanner_.skip(kMaxDepthInside);
           continue;
         }
-        if (std::exchange(has_size, true)) scanner_.fail_at(key.at, "total_size stands twice in this object");
+        if (std::exchange(has_size, true)) scanner_.fail_at(key.at, "total_size appears twice in this object");
         total_size();
       } while (scanner_.more('}'));
   }
 
-  // Old versions of Transformers wrote "123.0".
+  // Old versions of Transformers write "123.0".
   void total_size() {
-    constexpr const char* kExpected = "a number of bytes";
-    JsonScanner::Number number = scanner_.number(kExpected);
+    constexpr const char* kExpected = "a count of bytes";
+    JsonScanner::NumberText number = scanner_.number(kExpected);
     double bytes = 0;
     bool read = std::from_chars(number.text.data(), number.text.data() + number.text.size(), bytes).ec == std::errc();
     if (!read || bytes != std::floor(bytes) || std::signbit(bytes) || bytes >= 0x1p63)
@@ -61,8 +62,8 @@ class IndexParser {
 
   void weight_map() {
     if (scanner_.open('{', '}', "an object from tensors to files")) do {
-        JsonScanner::String name = scanner_.key();
-        ShardIndex::Entry entry{static_cast<uint32_t>(name.at), static_cast<uint32_t>(name.raw.size()), 0, name.escaped};
+        JsonScanner::StringText name = scanner_.key();
+        ShardIndex::IndexEntry entry{static_cast<uint32_t>(name.at), static_cast<uint32_t>(name.raw.size()), 0, name.escaped};
         if (name.escaped) {
           entry.name_at = static_cast<uint32_t>(out_.decoded_names_.size());
           out_.decoded_names_.push_back(JsonScanner::decode(name));
@@ -72,50 +73,50 @@ class IndexParser {
       } while (scanner_.more('}'));
   }
 
-  uint16_t file(const JsonScanner::String& tensor) {
+  uint16_t file(const JsonScanner::StringText& tensor) {
     constexpr std::string_view kEnding = ".safetensors";
-    JsonScanner::String text = scanner_.string("the name of a file");
-    auto known = numbers_.find(text.raw);
-    if (known != numbers_.end()) return known->second;
+    JsonScanner::StringText text = scanner_.string("the name of a file");
+    auto known = file_indices_.find(text.raw);
+    if (known != file_indices_.end()) return known->second;
     std::string name = JsonScanner::decode(text);
     if (!name.ends_with(kEnding) || name.size() == kEnding.size())
       scanner_.fail_at(text.at,
-                       "the tensor " + shown(tensor.raw) + " lies in " + shown(text.raw) +
-                           ". Files of an index must be safetensors files; convert the model (save_pretrained of Transformers does)");
+                       "the tensor " + shown(tensor.raw) + " is in " + shown(text.raw) +
+                           ". Files of an index must be safetensors files; convert the model with save_pretrained of Transformers");
     if (out_.files_.size() == kMaxShards) scanner_.fail_at(text.at, "more than " + std::to_string(kMaxShards) + " files");
-    auto number = static_cast<uint16_t>(out_.files_.size());
+    auto index = static_cast<uint16_t>(out_.files_.size());
     for (size_t i = 0; text.escaped && i < out_.files_.size(); ++i)
       if (out_.files_[i] == name) return static_cast<uint16_t>(i);
     out_.files_.push_back(std::move(name));
-    numbers_.emplace(text.raw, number);
-    return number;
+    file_indices_.emplace(text.raw, index);
+    return index;
   }
 
   void sort_entries() {
     auto& entries = out_.entries_;
     std::sort(entries.begin(), entries.end(), [&](const auto& a, const auto& b) { return out_.name_of(a) < out_.name_of(b); });
     for (size_t i = 1; i < entries.size(); ++i)
-      if (out_.name(i - 1) == out_.name(i)) refuse("the tensor " + shown(out_.name(i)) + " stands twice in the weight_map");
+      if (out_.name(i - 1) == out_.name(i)) refuse("the tensor " + shown(out_.name(i)) + " appears twice in the weight_map");
   }
 
   ShardIndex& out_;
   const std::string& source_;
   JsonScanner scanner_;
-  std::map<std::string_view, uint16_t> numbers_;  // of files, by the text as it stands
+  std::map<std::string_view, uint16_t> file_indices_;  // Index of each file, keyed by the text as written.
 };
 
 ShardIndex::ShardIndex(std::string_view text, const std::string& source) : text_(text) {
-  if (text.size() > kMaxIndex)
-    throw UserError(ErrorCode::format,
-                    source + ": has " + std::to_string(text.size()) + " bytes, at most " + std::to_string(kMaxIndex) + " are read");
+  if (text.size() > kMaxIndexBytes)
+    throw UserError(ErrorCode::format, source + ": has " + std::to_string(text.size()) + " bytes, at most " +
+                                           std::to_string(kMaxIndexBytes) + " are supported");
   IndexParser(*this, source).parse();
 }
 
 std::optional<size_t> ShardIndex::find(std::string_view name) const {
-  auto place =
-      std::lower_bound(entries_.begin(), entries_.end(), name, [&](const Entry& entry, std::string_view n) { return name_of(entry) < n; });
-  if (place == entries_.end() || name_of(*place) != name) return std::nullopt;
-  return place->file;
+  auto found = std::lower_bound(entries_.begin(), entries_.end(), name,
+                                [&](const IndexEntry& entry, std::string_view n) { return name_of(entry) < n; });
+  if (found == entries_.end() || name_of(*found) != name) return std::nullopt;
+  return found->file;
 }
 
 }  // namespace tenon::formats

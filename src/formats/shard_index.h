@@ -1,5 +1,5 @@
-// The index of a model in several files: which tensor lies in which file. Memory stays below twice the text
-// and 1 MiB. Faults are UserError(format).
+// The index of a sharded model: which file contains which tensor. Parsing takes less memory than twice the text plus
+// 1 MiB. Errors are UserError(format).
 #pragma once
 
 #include <cstdint>
@@ -11,40 +11,40 @@
 
 namespace tenon::formats {
 
-constexpr size_t kMaxIndex = 64u << 20;
+constexpr size_t kMaxIndexBytes = 64u << 20;
 constexpr size_t kMaxShards = 4096;
 
 class ShardIndex {
  public:
-  // The text must outlive this.
+  // The text must outlive this object.
   ShardIndex(std::string_view text, const std::string& source);
 
-  // Entries count in the order of their names.
+  // Entries are sorted by name.
   size_t size() const { return entries_.size(); }
   std::string_view name(size_t i) const { return name_of(entries_.at(i)); }
   const std::string& file(size_t i) const { return files_.at(entries_.at(i).file); }
-  size_t file_number(size_t i) const { return entries_.at(i).file; }
+  size_t file_index(size_t i) const { return entries_.at(i).file; }
 
-  // Which file a tensor lies in.
+  // Returns the index of the file that contains a tensor.
   std::optional<size_t> find(std::string_view name) const;
 
-  // Each once, all of them with names that end in ".safetensors".
+  // Distinct names of the files; all end in ".safetensors".
   const std::vector<std::string>& files() const { return files_; }
 
  private:
   friend class IndexParser;
-  struct Entry {
-    uint32_t name_at;  // in decoded_names_ if the name holds escapes
+  struct IndexEntry {
+    uint32_t name_at;  // Offset in the text, or index in decoded_names_ if the name has escapes.
     uint32_t name_size;
     uint16_t file;
     bool decoded;
   };
-  std::string_view name_of(const Entry& entry) const {
+  std::string_view name_of(const IndexEntry& entry) const {
     return entry.decoded ? std::string_view(decoded_names_[entry.name_at]) : text_.substr(entry.name_at, entry.name_size);
   }
 
   std::string_view text_;
-  std::deque<Entry> entries_;
+  std::deque<IndexEntry> entries_;
   std::deque<std::string> decoded_names_;
   std::vector<std::string> files_;
 };

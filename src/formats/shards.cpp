@@ -13,7 +13,7 @@
 namespace tenon::formats {
 namespace {
 
-constexpr const char* kWhole = "model.safetensors";
+constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
 [[noreturn]] void refuse(const Directory& directory, ErrorCode code, const std::string& what) {
@@ -25,16 +25,15 @@ constexpr const char* kIndex = "model.safetensors.index.json";
     if (directory.has(pickle))
       refuse(directory, ErrorCode::file,
              std::string("the weights are in ") + pickle +
-                 ", a pickle, which can run any program when it is loaded and is therefore never opened. Convert it where you trust it: "
-                 "load the "
+                 ", a pickle. Loading a pickle can execute arbitrary code, so it is never opened. If you trust it, convert it: load the "
                  "model with Transformers and call save_pretrained(DIRECTORY)");
-  refuse(directory, ErrorCode::file, std::string("there is neither ") + kWhole + " nor " + kIndex);
+  refuse(directory, ErrorCode::file, std::string("there is neither ") + kSingleFile + " nor " + kIndex);
 }
 
-// "model-00002-of-00003.safetensors"
-std::string shard_name(size_t number, size_t count) {
+// Returns a name such as "model-00002-of-00003.safetensors"; shards count from 1.
+std::string shard_name(size_t shard, size_t count) {
   char text[64];
-  std::snprintf(text, sizeof text, "model-%05zu-of-%05zu.safetensors", number, count);
+  std::snprintf(text, sizeof text, "model-%05zu-of-%05zu.safetensors", shard, count);
   return text;
 }
 
@@ -44,12 +43,12 @@ bool is_shard_name(const std::string& name) {
                     [](char c, char p) { return p == '0' ? c >= '0' && c <= '9' : c == p; });
 }
 
-using Shard = std::vector<TensorView>;
+using ShardTensors = std::vector<TensorView>;
 
-// As Transformers does it: a tensor that is larger than a shard gets its own, and the open shard stays open.
-std::vector<Shard> split(std::span<const TensorView> tensors, uint64_t max_shard_bytes) {
-  std::vector<Shard> out;
-  Shard open;
+// Splits like Transformers: a tensor larger than a shard gets its own shard, and the current shard is continued.
+std::vector<ShardTensors> split(std::span<const TensorView> tensors, uint64_t max_shard_bytes) {
+  std::vector<ShardTensors> out;
+  ShardTensors open;
   uint64_t filled = 0;
   for (const TensorView& tensor : tensors) {
     if (tensor.data.size() > max_shard_bytes) {
@@ -67,7 +66,7 @@ std::vector<Shard> split(std::span<const TensorView> tensors, uint64_t max_shard
   return out;
 }
 
-std::string index_text(const std::vector<Shard>& shards) {
+std::string index_text(const std::vector<ShardTensors>& shards) {
   uint64_t bytes = 0, parameters = 0;
   nlohmann::json map = nlohmann::json::object();
   for (size_t i = 0; i < shards.size(); ++i)
@@ -82,21 +81,23 @@ std::string index_text(const std::vector<Shard>& shards) {
 
 }  // namespace
 
-Weights::Weights(const Directory& directory) {
-  bool whole = directory.has(kWhole), indexed = directory.has(kIndex);
+WeightFiles::WeightFiles(const Directory& directory) {
+  bool whole = directory.has(kSingleFile), indexed = directory.has(kIndex);
   if (whole && indexed)
     refuse(directory, ErrorCode::format,
-           std::string("there are both ") + kWhole + " and " + kIndex + "; remove the one that is out of date");
+           std::string("there are both ") + kSingleFile + " and " + kIndex + "; remove the one that is out of date");
   if (!whole && !indexed) refuse_no_model(directory);
   whole ? open_one(directory) : open_indexed(directory);
   for (uint32_t shard = 0; shard < shards_.size(); ++shard)
-    for (uint32_t i = 0; i < shards_[shard].size(); ++i) places_.push_back({shard, i});
-  std::sort(places_.begin(), places_.end(), [&](const Place& a, const Place& b) { return name(a) < name(b); });
+    for (uint32_t i = 0; i < shards_[shard].size(); ++i) locations_.push_back({shard, i});
+  std::sort(locations_.begin(), locations_.end(), [&](const TensorLocation& a, const TensorLocation& b) { return name(a) < name(b); });
 }
 
-void Weights::open_one(const Directory& directory) { shards_.emplace_back(std::make_shared<const MappedFile>(directory.map(kWhole))); }
+void WeightFiles::open_one(const Directory& directory) {
+  shards_.emplace_back(std::make_shared<const MappedFile>(directory.map(kSingleFile)));
+}
 
-void Weights::open_indexed(const Directory& directory) {
+void WeightFiles::open_indexed(const Directory& directory) {
   MappedFile text = directory.map(kIndex);
   ShardIndex index(text.text(), text.path());
   shards_.reserve(index.files().size());
@@ -108,11 +109,11 @@ void Weights::open_indexed(const Directory& directory) {
   }
   std::vector<size_t> mapped(shards_.size(), 0);
   for (size_t i = 0; i < index.size(); ++i) {
-    size_t shard = index.file_number(i);
+    size_t shard = index.file_index(i);
     if (!shards_[shard].find(index.name(i)))
       refuse(
           directory, ErrorCode::format,
-          std::string(kIndex) + " says that the tensor " + shown(index.name(i)) + " lies in " + shown(index.file(i)) + ", but it does not");
+          std::string(kIndex) + " maps the tensor " + shown(index.name(i)) + " to " + shown(index.file(i)) + ", which does not contain it");
     ++mapped[shard];
   }
   for (size_t shard = 0; shard < shards_.size(); ++shard) {
@@ -120,20 +121,21 @@ void Weights::open_indexed(const Directory& directory) {
     for (size_t i = 0; i < shards_[shard].size(); ++i)
       if (index.find(shards_[shard].name(i)) != shard)
         refuse(directory, ErrorCode::format,
-               "the tensor " + shown(shards_[shard].name(i)) + " lies in " + shown(index.files()[shard]) + ", but " + kIndex +
-                   " does not say so");
+               "the tensor " + shown(shards_[shard].name(i)) + " is in " + shown(index.files()[shard]) + ", but " + kIndex +
+                   " does not list it there");
   }
 }
 
-Weights::Located Weights::at(size_t i) const {
-  const Place& place = places_.at(i);
-  return {shards_[place.shard].tensor(place.number), shards_[place.shard].file()};
+WeightFiles::MappedTensor WeightFiles::at(size_t i) const {
+  const TensorLocation& location = locations_.at(i);
+  return {shards_[location.shard].tensor(location.index), shards_[location.shard].file()};
 }
 
-std::optional<Weights::Located> Weights::find(std::string_view wanted) const {
-  auto place = std::lower_bound(places_.begin(), places_.end(), wanted, [&](const Place& p, std::string_view n) { return name(p) < n; });
-  if (place == places_.end() || name(*place) != wanted) return std::nullopt;
-  return at(static_cast<size_t>(place - places_.begin()));
+std::optional<WeightFiles::MappedTensor> WeightFiles::find(std::string_view wanted) const {
+  auto location = std::lower_bound(locations_.begin(), locations_.end(), wanted,
+                                   [&](const TensorLocation& p, std::string_view n) { return name(p) < n; });
+  if (location == locations_.end() || name(*location) != wanted) return std::nullopt;
+  return at(static_cast<size_t>(location - locations_.begin()));
 }
 
 void write_weights(const Directory& directory, std::span<const TensorView> tensors, const std::optional<Metadata>& metadata,
@@ -141,13 +143,13 @@ void write_weights(const Directory& directory, std::span<const TensorView> tenso
   std::set<std::string_view> names;
   for (const TensorView& tensor : tensors)
     if (!names.insert(tensor.name).second) refuse(directory, ErrorCode::format, "the tensor " + shown(tensor.name) + " is given twice");
-  std::vector<Shard> shards = split(tensors, max_shard_bytes);
+  std::vector<ShardTensors> shards = split(tensors, max_shard_bytes);
   std::set<std::string> written;
   if (shards.size() == 1) {
-    write_safetensors(directory, kWhole, shards[0], metadata);
-    written.insert(kWhole);
+    write_safetensors(directory, kSingleFile, shards[0], metadata);
+    written.insert(kSingleFile);
   } else {
-    directory.remove(kIndex);  // or it would name a mixture of old and new files for a while
+    directory.remove(kIndex);  // Otherwise it would refer to a mixture of old and new files during the save.
     for (size_t i = 0; i < shards.size(); ++i) {
       std::string name = shard_name(i + 1, shards.size());
       write_safetensors(directory, name, shards[i], metadata);
@@ -157,7 +159,7 @@ void write_weights(const Directory& directory, std::span<const TensorView> tenso
     written.insert(kIndex);
   }
   for (const std::string& name : directory.names())
-    if ((name == kWhole || name == kIndex || is_shard_name(name)) && !written.contains(name)) directory.remove(name);
+    if ((name == kSingleFile || name == kIndex || is_shard_name(name)) && !written.contains(name)) directory.remove(name);
 }
 
 }  // namespace tenon::formats

@@ -1,5 +1,5 @@
-// The weights of a model directory, in one safetensors file or in several with an index, as one table; and the
-// same in the other direction, with the names and the index of Transformers.
+// Reads the weights of a model directory, in one safetensors file or in several with an index, as one table. Writes them with
+// the file names and the index of Transformers.
 #pragma once
 
 #include <cstdint>
@@ -15,36 +15,36 @@
 
 namespace tenon::formats {
 
-class Weights {
+class WeightFiles {
  public:
-  // What keeps the tensor's memory comes with it.
-  struct Located {
+  // A tensor and the mapped file that owns its memory.
+  struct MappedTensor {
     TensorView tensor;
     std::shared_ptr<const MappedFile> file;
   };
 
-  // UserError(file) if there is no model; UserError(format) if index and files do not say the same.
-  explicit Weights(const Directory& directory);
+  // Throws UserError(file) if there is no model, and UserError(format) if index and files disagree.
+  explicit WeightFiles(const Directory& directory);
 
-  // Tensors count in the order of their names.
-  size_t size() const { return places_.size(); }
-  Located at(size_t i) const;
-  std::optional<Located> find(std::string_view name) const;
+  // Tensors are indexed in the order of their names.
+  size_t size() const { return locations_.size(); }
+  MappedTensor at(size_t i) const;
+  std::optional<MappedTensor> find(std::string_view name) const;
 
  private:
-  struct Place {
-    uint32_t shard, number;
+  struct TensorLocation {
+    uint32_t shard, index;
   };
   void open_one(const Directory& directory);
   void open_indexed(const Directory& directory);
-  std::string_view name(const Place& place) const { return shards_[place.shard].name(place.number); }
+  std::string_view name(const TensorLocation& location) const { return shards_[location.shard].name(location.index); }
 
   std::vector<Safetensors> shards_;
-  std::vector<Place> places_;
+  std::vector<TensorLocation> locations_;
 };
 
-// One file if all tensors fit into it, else files that are filled in the order given and an index. What an
-// earlier save left in the directory under such names is removed. A save that is cut short leaves no index.
+// Writes one file if all tensors fit into it, else several files, filled in the given order, and an index. Removes files of
+// earlier saves. An interrupted save leaves no index.
 void write_weights(const Directory& directory, std::span<const TensorView> tensors, const std::optional<Metadata>& metadata,
                    uint64_t max_shard_bytes);
 

@@ -1,4 +1,4 @@
-// A tensor as safetensors files hold it: the reader hands these out, the writer takes them.
+// A view of a tensor in a safetensors file: the result of the reader and the input of the writer.
 #pragma once
 
 #include <cstddef>
@@ -22,18 +22,18 @@ const char* dtype_name(Dtype dtype);
 unsigned dtype_bits(Dtype dtype);
 std::optional<Dtype> dtype_of(std::string_view name);
 
-// How many bytes the data takes. Nothing if that is not a whole number or too large for 64 bits.
+// Returns the size of the data in bytes, or nothing if it is not a whole number of bytes or exceeds 64 bits.
 std::optional<uint64_t> byte_size(Dtype dtype, std::span<const int64_t> shape);
 
-// Owns its shape only; the name and the data belong to whoever made the view.
+// Owns its shape only. The name and the data belong to the creator of the view.
 struct TensorView {
   std::string_view name;
   Dtype dtype;
   std::vector<int64_t> shape;
-  std::span<const std::byte> data;  // the format does not promise that it is aligned
+  std::span<const std::byte> data;  // The format does not guarantee alignment.
 };
 
-// In the order of the file: a file of the Python package has them in any order.
+// Entries in the order of the file; the Python package writes them in any order.
 using Metadata = std::vector<std::pair<std::string, std::string>>;
 
 }  // namespace tenon::formats

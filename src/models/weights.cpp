@@ -40,8 +40,9 @@ constexpr DtypePair kTypes[] = {{formats::Dtype::F64, at::kDouble},    {formats:
 
 std::string sizes_text(at::IntArrayRef sizes) { return c10::str(sizes); }
 
-// Returns a tensor over the mapped file, which it keeps alive. The mapping is private, so writes to the tensor do not reach the file.
-at::Tensor tensor_over(const formats::Weights::Located& found, at::ScalarType type) {
+// A view of the mapped file, which lives as long as any tensor over it. The file is mapped privately: writing to the tensor changes
+// the process's copy of the pages alone.
+at::Tensor tensor_over(const formats::WeightFiles::MappedTensor& found, at::ScalarType type) {
   const auto& view = found.tensor;
   void* data = const_cast<std::byte*>(view.data.data());
   auto options = at::TensorOptions(type);

@@ -21,7 +21,7 @@ class FileWeights : public Weights::Source {
   void refuse_rest(const std::regex& ignored, const std::set<std::string>& elsewhere) const;
 
  private:
-  formats::Weights files_;
+  formats::WeightFiles files_;
   std::optional<at::ScalarType> type_;
   std::set<std::string, std::less<>> taken_;
 };

@@ -1,4 +1,4 @@
-// Regular expressions with the meaning that Python's `re` gives them (3.11, patterns of type str), for fields that Python programs write.
+// Regular expressions with the semantics of Python's `re` (3.11, patterns of type str), for fields that Python programs write.
 #pragma once
 
 #include <map>
@@ -10,11 +10,11 @@
 
 namespace tenon::regex {
 
-// The same expression for PCRE2. A pattern that Python refuses, or that cannot be written in both with one meaning, throws a UserError
-// with the given code; its text begins with `name` and names the construct.
+// A Python pattern translated to PCRE2. Patterns that Python rejects, or that PCRE2 cannot express with the same meaning, throw a UserError
+// with the given code. Its text begins with `name` and names the construct.
 struct PythonPattern {
   std::string pcre2;
-  std::map<std::string, size_t> groups;  // Numbers of the named groups.
+  std::map<std::string, size_t> groups;  // Indices of the named groups.
 };
 PythonPattern pcre2_from_python(std::string_view pattern, ErrorCode code, const std::string& name);
 
@@ -24,9 +24,9 @@ class PythonRegex {
   PythonRegex(std::string_view pattern, ErrorCode code, const std::string& name);
 
   // The functions of `re`. Both throw UserError if matching takes too many steps.
-  bool match(std::string_view text) const { return regex_.match(text, Regex::Extent::start).has_value(); }
-  bool fullmatch(std::string_view text) const { return regex_.match(text, Regex::Extent::whole).has_value(); }
-  // The text of a named group of match(); nothing if there is no match.
+  bool match(std::string_view text) const { return regex_.match(text, Regex::MatchMode::start).has_value(); }
+  bool fullmatch(std::string_view text) const { return regex_.match(text, Regex::MatchMode::whole).has_value(); }
+  // Returns the text of a named group of match(), or nothing if there is no match.
   std::optional<std::string> match_group(std::string_view text, const std::string& group) const;
 
  private:

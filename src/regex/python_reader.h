@@ -1,4 +1,4 @@
-// A cursor over a Python pattern: its characters, flags, and the escapes that stand for one character.
+// A cursor over a Python pattern: its characters, flags, and the escapes that denote one character.
 #pragma once
 
 #include <optional>
@@ -27,13 +27,13 @@ inline std::u32string decode(std::string_view text) {
   return out;
 }
 
-struct Flags {
+struct PatternFlags {
   bool ascii = false, ignore_case = false, multiline = false, dot_all = false, verbose = false;
 };
 
 class PatternReader {
  public:
-  // `code` and `name` are those of the errors: see pcre2_from_python.
+  // `code` is the code of thrown errors and `name` begins their text: see pcre2_from_python.
   PatternReader(std::string_view pattern, ErrorCode code, const std::string& name)
       : shown_(pattern), pattern_(decode(pattern)), code_(code), name_(name) {}
 
@@ -62,7 +62,7 @@ class PatternReader {
     return out;
   }
 
-  // Escapes that stand for one character both in a class and outside.
+  // Decodes an escape that denotes one character both inside and outside a class.
   std::optional<char32_t> escaped_character(char32_t c) {
     static constexpr std::string_view kLetters = "afnrtv\\", kMeanings = "\a\f\n\r\t\v\\";
     size_t known = c < 128 ? kLetters.find(static_cast<char>(c)) : std::string_view::npos;
@@ -88,7 +88,7 @@ class PatternReader {
     return static_cast<char32_t>(value);
   }
 
-  // An octal escape that began with the digit `first`, with at most so many more.
+  // Decodes an octal escape that began with the digit `first` and has at most `more` further digits.
   char32_t octal(char32_t first, int more) {
     char32_t value = first - '0';
     for (; more > 0 && !at_end() && is_octal(peek()); --more) value = value * 8 + (pattern_[at_++] - '0');

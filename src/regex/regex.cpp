@@ -41,9 +41,9 @@ size_t next_character(std::string_view text, size_t at) {
 
 }  // namespace
 
-struct Regex::Code {
+struct Regex::CompiledPattern {
   CodeOwner code;
-  Options options;
+  RegexOptions options;
   std::string shown;
 
   [[noreturn]] void fail(const std::string& what) const {
@@ -51,8 +51,8 @@ struct Regex::Code {
   }
 };
 
-Regex::Regex(std::string_view pattern, const Options& options, std::string_view shown) {
-  auto code = std::make_shared<Code>(Code{nullptr, options, std::string(shown)});
+Regex::Regex(std::string_view pattern, const RegexOptions& options, std::string_view shown) {
+  auto code = std::make_shared<CompiledPattern>(CompiledPattern{nullptr, options, std::string(shown)});
   if (pattern.size() > options.max_pattern) {
     code->shown = code->shown.substr(0, 40) + "...";
     code->fail("the pattern has " + std::to_string(pattern.size()) + " bytes, and at most " + std::to_string(options.max_pattern) +
@@ -66,14 +66,14 @@ Regex::Regex(std::string_view pattern, const Options& options, std::string_view 
   PCRE2_SIZE offset = 0;
   code->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), flags, &error, &offset, context.get()));
   if (!code->code) code->fail(message(error));
-  pcre2_jit_compile(code->code.get(), PCRE2_JIT_COMPLETE);  // Without a JIT the interpreter does the same.
+  pcre2_jit_compile(code->code.get(), PCRE2_JIT_COMPLETE);  // A failure is fine: PCRE2 then interprets the pattern.
   code_ = std::move(code);
 }
 
-// The state of matching one text.
+// State of the search in one text.
 class Regex::Matcher {
  public:
-  Matcher(const Code& code, std::string_view text)
+  Matcher(const CompiledPattern& code, std::string_view text)
       : code_(code),
         text_(text),
         data_(non_null(pcre2_match_data_create_from_pattern(code.code.get(), nullptr))),
@@ -101,7 +101,7 @@ class Regex::Matcher {
                        data_.get(), context_.get());
   }
 
-  const Code& code_;
+  const CompiledPattern& code_;
   std::string_view text_;
   DataOwner data_;
   MatchOwner context_;
@@ -122,9 +122,9 @@ void Regex::each_match(std::string_view text, const std::function<void(size_t, s
   }
 }
 
-std::optional<std::vector<std::string_view>> Regex::match(std::string_view text, Extent extent) const {
+std::optional<std::vector<std::string_view>> Regex::match(std::string_view text, MatchMode mode) const {
   Matcher matcher(*code_, text);
-  if (!matcher.find(0, PCRE2_ANCHORED | (extent == Extent::whole ? PCRE2_ENDANCHORED : 0))) return {};
+  if (!matcher.find(0, PCRE2_ANCHORED | (mode == MatchMode::whole ? PCRE2_ENDANCHORED : 0))) return {};
   std::vector<std::string_view> out;
   for (size_t i = 0; i < matcher.groups(); ++i)
     out.push_back(matcher.begin(i) == PCRE2_UNSET ? std::string_view() : text.substr(matcher.begin(i), matcher.end(i) - matcher.begin(i)));

@@ -1,5 +1,5 @@
-// Regular expressions over valid UTF-8, by PCRE2 with its JIT where there is one. Matching is thread-safe and limited: a match that would
-// run away is a UserError.
+// Regular expressions over valid UTF-8, matched by PCRE2 with its JIT where the platform has one. Matching is thread-safe and bounded: a
+// match that exceeds the step limit throws a UserError.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +14,32 @@
 
 namespace tenon::regex {
 
+struct RegexOptions {
+  ErrorCode code;                                   // Code of the errors that are thrown.
+  std::string name = "regular expression";          // Prefix of errors; the pattern follows in quotes.
+  std::string advice = "Simplify the expression.";  // Suffix of errors about a limit.
+  bool is_literal = false, is_multiline = false;
+  uint32_t min_steps = 10'000'000, steps_per_byte = 32;  // Limit of the steps of one match.
+  size_t max_pattern = 64 << 10;                         // Maximum size of a pattern in bytes.
+};
+
 class Regex {
  public:
-  struct Options {
-    ErrorCode code;                                // Code of the errors that are thrown.
-    std::string name = "regular expression";       // How errors begin; the pattern follows in quotes.
-    std::string advice = "Write it more simply.";  // How errors about a limit end.
-    bool is_literal = false, is_multiline = false;
-    uint32_t min_steps = 10'000'000, steps_per_byte = 32;  // Limit of the steps of one match.
-    size_t max_pattern = 64 << 10;                         // Number of bytes of a pattern.
-  };
   // `shown` is the pattern as the user wrote it.
-  Regex(std::string_view pattern, const Options& options, std::string_view shown);
+  Regex(std::string_view pattern, const RegexOptions& options, std::string_view shown);
 
-  // All matches from left to right. An empty match directly after another match is skipped.
+  // Calls f for all matches from left to right. An empty match directly after another match is skipped.
   void each_match(std::string_view text, const std::function<void(size_t begin, size_t end)>& f) const;
 
-  // A match at the start of the text, or of the whole text: the text of each group, the whole match first. Nothing if there is none. A
-  // group that took no part is empty.
-  enum class Extent { start, whole };
-  std::optional<std::vector<std::string_view>> match(std::string_view text, Extent extent) const;
+  // Matches at the start of the text, or the whole text. Returns the text of each group, the whole match first, or nothing if there is no
+  // match. A group that did not participate is empty.
+  enum class MatchMode { start, whole };
+  std::optional<std::vector<std::string_view>> match(std::string_view text, MatchMode mode) const;
 
  private:
-  struct Code;
+  struct CompiledPattern;
   class Matcher;
-  std::shared_ptr<const Code> code_;
+  std::shared_ptr<const CompiledPattern> code_;
 };
 
 }  // namespace tenon::regex

@@ -8,11 +8,11 @@
 
 namespace tenon::tokens {
 
-Bpe::Bpe(const Json& value) : Bpe(Fields(value, "model BPE")) {}
+Bpe::Bpe(const Json& value) : Bpe(JsonFields(value, "model BPE")) {}
 
-Bpe::Bpe(Fields fields) : vocabulary_(fields.object("vocab"), fields.where()) {
+Bpe::Bpe(JsonFields fields) : vocabulary_(fields.object("vocab"), fields.where()) {
   fields.find("type");
-  if (fields.find("dropout")) refuse("model BPE: 'dropout' is for training; set it to null");
+  if (fields.find("dropout")) refuse("model BPE: 'dropout' is only used in training; set it to null");
   if (fields.find("unk_token")) unknown_ = fields.text("unk_token");
   prefix_ = fields.text_or("continuing_subword_prefix", "");
   suffix_ = fields.text_or("end_of_word_suffix", "");
@@ -37,11 +37,11 @@ void Bpe::read_merges(const Json& list) {
       if (text.starts_with("#version")) continue;
       size_t space = text.find(' ');
       if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos)
-        refuse("model BPE: the merge '" + text + "' is not two tokens with a space between them");
+        refuse("model BPE: the merge '" + text + "' is not two tokens separated by a space");
       add_merge(text.substr(0, space), text.substr(space + 1), rank++);
     } else {
       if (!merge.is_array() || merge.size() != 2 || !merge[0].is_string() || !merge[1].is_string())
-        refuse("model BPE: a merge must be a text of two tokens or a list of two, not " + merge.dump().substr(0, 60));
+        refuse("model BPE: a merge must be a string of two tokens or a list of two, not " + merge.dump().substr(0, 60));
       add_merge(merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>(), rank++);
     }
   }
@@ -61,8 +61,7 @@ void Bpe::add_merge(const std::string& left, const std::string& right, int32_t r
 
 int32_t Bpe::unknown_id() const {
   int32_t id = vocabulary_.id(*unknown_);
-  if (id < 0)
-    throw UserError(ErrorCode::tokenizer, "a character is not known, and the model's unk_token '" + *unknown_ + "' is no token of it");
+  if (id < 0) throw UserError(ErrorCode::tokenizer, "a character is not in the vocab, and neither is the unk_token '" + *unknown_ + "'");
   return id;
 }
 
@@ -76,32 +75,33 @@ bool Bpe::append_bytes(std::string_view character, std::vector<int32_t>& symbols
 std::vector<int32_t> Bpe::characters_of(std::string_view word) const {
   std::vector<int32_t> symbols;
   symbols.reserve(word.size());
-  bool waits = false;  // an unknown character that others may still join; bytes go in front of it, as they do in the reference
-  std::string dressed;
+  // An unknown token is pending: further unknown characters may be fused into it. Byte tokens are emitted before it, as in the reference.
+  bool unknown_pending = false;
+  std::string affixed;
   for (size_t at = 0; at < word.size();) {
     size_t begin = at;
     next_character(word, at);
     std::string_view character = word.substr(begin, at - begin);
     bool first = begin == 0, last = at == word.size();
     if ((!first && !prefix_.empty()) || (last && !suffix_.empty())) {
-      dressed = first ? "" : prefix_;
-      dressed += character;
-      if (last) dressed += suffix_;
-      character = dressed;
+      affixed = first ? "" : prefix_;
+      affixed += character;
+      if (last) affixed += suffix_;
+      character = affixed;
     }
     int32_t id = vocabulary_.id(character);
     if (id < 0) {
       if (byte_fallback_ && append_bytes(character, symbols)) continue;
       if (!unknown_) continue;
-      if (waits && !fuse_unknown_) symbols.push_back(unknown_id());
-      waits = true;
+      if (unknown_pending && !fuse_unknown_) symbols.push_back(unknown_id());
+      unknown_pending = true;
       continue;
     }
-    if (waits) symbols.push_back(unknown_id());
-    waits = false;
+    if (unknown_pending) symbols.push_back(unknown_id());
+    unknown_pending = false;
     symbols.push_back(id);
   }
-  if (waits) symbols.push_back(unknown_id());
+  if (unknown_pending) symbols.push_back(unknown_id());
   return symbols;
 }
 

@@ -21,7 +21,7 @@ struct Alphabet {
 
   Alphabet() {
     byte.fill(-1);
-    char32_t next = 0x100;  // bytes without a face of their own get the characters from here on
+    char32_t next = 0x100;  // Bytes that are not printable map to the characters from here on.
     for (int i = 0; i < 256; ++i) {
       character[i] = is_visible(i) ? i : next++;
       byte[character[i]] = static_cast<int16_t>(i);

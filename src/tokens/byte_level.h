@@ -1,4 +1,4 @@
-// GPT-2's alphabet: one visible character for each byte, so that any text is made of 256 characters.
+// GPT-2's byte alphabet: one printable character per byte, so that any text consists of 256 characters.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@ namespace tenon::tokens {
 
 void append_byte_characters(std::string& out, std::string_view bytes);
 
-// The bytes that a token stands for; a token with a character that is in no alphabet stands for itself.
+// Appends the bytes that a token encodes. A token with a character outside the alphabet is appended unchanged.
 void append_bytes_of(std::string& bytes, std::string_view token);
 
 extern const char* const kGpt2Pattern;

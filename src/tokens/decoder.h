@@ -1,18 +1,18 @@
-// The field "decoder": from tokens back to text. Steps work on a list of texts, which are joined in the end.
+// The field "decoder": converts tokens back to text. Each step transforms a list of strings; the result is joined at the end.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "tokens/fields.h"
+#include "tokens/json_fields.h"
 
 namespace tenon::tokens {
 
 struct Decoder {
-  using Step = std::function<void(std::vector<std::string>&)>;
-  std::vector<Step> steps;
-  bool is_byte_level = false;  // and nothing else: tokens are bytes, whatever stands around them
+  using DecodeStep = std::function<void(std::vector<std::string>&)>;
+  std::vector<DecodeStep> steps;
+  bool is_byte_level = false;  // True if ByteLevel is the only step: each token decodes to bytes independently of its neighbours.
 
   std::string text_of(std::vector<std::string> tokens) const;
 };

@@ -1,4 +1,4 @@
-// Which neighbours become which token, and before which others.
+// The merge table of BPE: which adjacent tokens become which token, and with which priority.
 #pragma once
 
 #include <cstddef>
@@ -9,18 +9,18 @@ namespace tenon::tokens {
 
 struct Merge {
   int32_t rank = -1;
-  int32_t id = -1;  // of what they become
+  int32_t id = -1;  // Id of the merged token.
 };
 
 class Merges {
  public:
   void reserve(size_t merges);
-  void set(int32_t left, int32_t right, Merge merge);  // the last one for a pair counts
+  void set(int32_t left, int32_t right, Merge merge);  // A later entry for the same pair overrides an earlier one.
 
   void apply(std::vector<int32_t>& symbols) const;
 
  private:
-  struct Cell {
+  struct MergeBucket {
     uint64_t pair = kNone;
     Merge merge;
   };
@@ -30,7 +30,7 @@ class Merges {
   size_t home(uint64_t pair) const { return (pair * 0x9E3779B97F4A7C15ull) >> shift_; }
   const Merge* find(int32_t left, int32_t right) const;
 
-  std::vector<Cell> cells_;  // open addressing; half of them are free
+  std::vector<MergeBucket> buckets_;  // Hash table with open addressing; at most half full.
   int shift_ = 64;
 };
 

@@ -10,7 +10,7 @@ namespace tenon::tokens {
 
 namespace {
 
-// Every character becomes what f appends for it.
+// Replaces every character by what f appends for it.
 template <class F>
 void rewrite(Normalized& text, F&& f) {
   Normalized result;
@@ -29,7 +29,7 @@ void to_normal_form(Normalized& text, NormalForm form) {
     std::string start = normal_form(std::string_view(text.text).substr(0, text.from_start), form);
     size_t first = 0;
     next_character(result, first);
-    text.from_start = result.starts_with(start) ? start.size() : first;  // else it was composed with what follows
+    text.from_start = result.starts_with(start) ? start.size() : first;  // Otherwise it was composed with the characters after it.
   }
   text.text = std::move(result);
 }
@@ -38,11 +38,11 @@ void strip(Normalized& text, bool left, bool right) {
   size_t begin = 0, end = text.text.size();
   for (size_t at = 0; left && at < text.text.size() && is_white_space(next_character(text.text, at));) begin = at;
   for (size_t at = end; right && at > begin && is_white_space(previous_character(text.text, at));) end = at;
-  Piece kept = Piece{text.text, text.from_start, -1}.part(begin, end);
+  TextSegment kept = TextSegment{text.text, text.from_start, -1}.slice(begin, end);
   text = kept.copy();
 }
 
-// The blocks that BERT's authors took for Chinese, gaps included.
+// The Unicode blocks that BERT's authors treat as Chinese, including gaps.
 bool is_chinese(char32_t c) {
   return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B81F) ||
          (c >= 0x2B920 && c <= 0x2CEAF) || (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
@@ -67,7 +67,7 @@ void drop_marks(Normalized& text, bool (*is_mark)(char32_t)) {
   });
 }
 
-Normalizer bert(Fields& fields) {
+Normalizer bert(JsonFields& fields) {
   bool cleans = fields.flag("clean_text"), chinese = fields.flag("handle_chinese_chars"), lower = fields.flag("lowercase");
   bool accents = fields.flag_or("strip_accents", lower);
   return [=](Normalized& text) {
@@ -81,7 +81,7 @@ Normalizer bert(Fields& fields) {
   };
 }
 
-Normalizer prepend(Fields& fields) {
+Normalizer prepend(JsonFields& fields) {
   std::string prefix = fields.text("prepend");
   return [prefix](Normalized& text) {
     if (text.text.empty()) return;
@@ -90,8 +90,8 @@ Normalizer prepend(Fields& fields) {
   };
 }
 
-Normalizer replace(Fields& fields) {
-  Regex regex = pattern_of(fields.need("pattern"), fields.where());
+Normalizer replace(JsonFields& fields) {
+  TokenizerRegex regex = pattern_of(fields.need("pattern"), fields.where());
   std::string content = fields.text("content");
   return [regex, content](Normalized& text) { text = replace_matches(text, regex, content); };
 }
@@ -100,9 +100,9 @@ Normalizer form(NormalForm form) {
   return [form](Normalized& text) { to_normal_form(text, form); };
 }
 
-Normalizer of_type(Part& part) {
-  const std::string& type = part.type();
-  if (type == "BertNormalizer") return bert(part);
+Normalizer of_type(TypedFields& fields) {
+  const std::string& type = fields.type();
+  if (type == "BertNormalizer") return bert(fields);
   if (type == "NFC") return form(NormalForm::nfc);
   if (type == "NFD") return form(NormalForm::nfd);
   if (type == "NFKC") return form(NormalForm::nfkc);
@@ -110,20 +110,20 @@ Normalizer of_type(Part& part) {
   if (type == "Lowercase") return [](Normalized& text) { rewrite(text, append_lower_case); };
   if (type == "StripAccents") return [](Normalized& text) { drop_marks(text, is_combining_mark); };
   if (type == "Strip") {
-    bool left = part.flag("strip_left"), right = part.flag("strip_right");
+    bool left = fields.flag("strip_left"), right = fields.flag("strip_right");
     return [=](Normalized& text) { strip(text, left, right); };
   }
-  if (type == "Replace") return replace(part);
-  if (type == "Prepend") return prepend(part);
+  if (type == "Replace") return replace(fields);
+  if (type == "Prepend") return prepend(fields);
   refuse("the normalizer '" + type + "' is not supported");
 }
 
 void add_steps(const Json& value, std::vector<Normalizer>& steps) {
-  Part part(value, "normalizer");
-  if (part.type() == "Sequence")
-    for (const Json& step : part.list("normalizers")) add_steps(step, steps);
-  else steps.push_back(of_type(part));
-  part.done();
+  TypedFields fields(value, "normalizer");
+  if (fields.type() == "Sequence")
+    for (const Json& step : fields.list("normalizers")) add_steps(step, steps);
+  else steps.push_back(of_type(fields));
+  fields.done();
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
-// The field "normalizer": what happens to a text before anything looks for words in it.
+// The field "normalizer": rewrites a text before it is split into words.
 #pragma once
 
 #include <functional>
 
-#include "tokens/fields.h"
-#include "tokens/piece.h"
+#include "tokens/json_fields.h"
+#include "tokens/text_segment.h"
 
 namespace tenon::tokens {
 

@@ -9,7 +9,7 @@
 
 namespace tenon::tokens {
 
-// PCRE2's own \s also takes U+180E, and its \w neither marks nor connectors.
+// PCRE2's own \s includes U+180E, and its \w excludes marks and connectors.
 const char* const kSpaceSet = R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 const char* const kNotSpaceSet =
     R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027}\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
@@ -17,7 +17,7 @@ const char* const kWordSet = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control})
 
 namespace {
 
-// Oniguruma takes superscripts and fractions of Latin-1 too, but not what joins letters.
+// Oniguruma's \w includes superscripts and fractions of Latin-1, and excludes joiners.
 const char* const kOwnWordSet = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 
 constexpr std::array kCategories = {"C",  "Cc", "Cf", "Cn", "Co", "L",  "Ll", "Lm", "Lo", "Lt", "Lu", "M",
@@ -27,9 +27,9 @@ constexpr std::array kScripts = {"Arabic", "Armenian", "Bengali", "Cyrillic", "D
                                  "Greek",  "Hangul",   "Han",     "Hebrew",   "Hiragana",   "Katakana", "Khmer",
                                  "Lao",    "Latin",    "Myanmar", "Tamil",    "Thai",       "Tibetan"};
 
-class Translator {
+class OnigurumaTranslator {
  public:
-  explicit Translator(std::string_view pattern) : pattern_(pattern) {}
+  explicit OnigurumaTranslator(std::string_view pattern) : pattern_(pattern) {}
 
   std::string run() {
     if (accept("(?i)")) {
@@ -44,7 +44,8 @@ class Translator {
  private:
   [[noreturn]] void refuse(const std::string& what) const {
     throw UserError(ErrorCode::tokenizer, "regular expression '" + std::string(pattern_) + "': " + what + " at byte " +
-                                              std::to_string(at_) + ". Write it without, for example as ranges of characters");
+                                              std::to_string(at_) +
+                                              ". Rewrite the pattern without it, for example with ranges of characters");
   }
 
   bool peek(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
@@ -54,7 +55,7 @@ class Translator {
     return true;
   }
   char take() {
-    if (at_ == pattern_.size()) refuse("an expression that ends early");
+    if (at_ == pattern_.size()) refuse("an incomplete expression");
     return pattern_[at_++];
   }
   bool folds() const { return folds_.back(); }
@@ -98,7 +99,7 @@ class Translator {
     unsigned char c = take();
     if (folds()) check_fold(c);
     out_ += static_cast<char>(c);
-    while (at_ < pattern_.size() && (pattern_[at_] & 0xC0) == 0x80) out_ += pattern_[at_++];  // the rest of the character
+    while (at_ < pattern_.size() && (pattern_[at_] & 0xC0) == 0x80) out_ += pattern_[at_++];  // Continuation bytes of the character.
   }
 
   // Oniguruma lets a pair such as "ss" match one character such as "ß".
@@ -118,7 +119,7 @@ class Translator {
     if (peek("?")) {
       static constexpr std::array kHeads = {"?:", "?=", "?!", "?<=", "?<!", "?>", "?i:", "?-i:"};
       auto found = std::find_if(kHeads.begin(), kHeads.end(), [&](const char* text) { return peek(text); });
-      if (found == kHeads.end()) refuse("a group of a sort that is not known");
+      if (found == kHeads.end()) refuse("an unsupported kind of group");
       head += *found;
       at_ += head.size() - 1;
       if (head == "(?i:") fold = true;
@@ -128,11 +129,11 @@ class Translator {
     groups_.push_back(start);
     folds_.push_back(fold);
     last_letter_ = 0;
-    if (groups_.size() > 50) refuse("groups inside of more than 50 groups");
+    if (groups_.size() > 50) refuse("more than 50 nested groups");
   }
 
   void close() {
-    if (groups_.empty()) refuse("a parenthesis that nothing opens");
+    if (groups_.empty()) refuse("an unmatched closing parenthesis");
     ++at_;
     out_ += ')';
     atom_ = groups_.back();
@@ -141,7 +142,7 @@ class Translator {
     last_letter_ = 0;
   }
 
-  // In Ruby's syntax "{2}?" and "{1,3}+" are quantifiers of what is quantified, not modes of it.
+  // In Ruby's syntax the second quantifier of "{2}?" and "{1,3}+" repeats the first; it does not make it lazy or possessive.
   void interval() {
     size_t end = pattern_.find('}', at_);
     std::string_view inside = pattern_.substr(at_ + 1, end == std::string_view::npos ? 0 : end - at_ - 1);
@@ -151,7 +152,7 @@ class Translator {
       return text.size() <= 4 && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
     };
     if (end == std::string_view::npos || !is_count(low) || !is_count(high) || (low.empty() && high.empty()))
-      refuse("a brace that counts nothing");
+      refuse("a brace without a repeat count");
     at_ = end + 1;
     out_ += "{" + (low.empty() ? "0" : std::string(low)) + (comma == std::string_view::npos ? "" : "," + std::string(high)) + "}";
     bool exact = comma == std::string_view::npos;
@@ -185,7 +186,7 @@ class Translator {
       case 'w':
         return whole(kOwnWordSet, nullptr);
       case 'W':
-        only_in_set("\\W inside of a set");
+        only_in_set("\\W inside a set");
         return whole("", kOwnWordSet);
       case 'd':
         return whole("\\p{Nd}", nullptr);
@@ -198,11 +199,11 @@ class Translator {
         return property(c);
       case 'b':
       case 'B':
-        only_in_set("\\b inside of a set");
+        only_in_set("\\b inside a set");
         return boundary(c == 'b');
       case 'A':
       case 'z':
-        only_in_set("an anchor inside of a set");
+        only_in_set("an anchor inside a set");
         out_ += std::string("\\") + c;
         return;
       case 'v':
@@ -240,7 +241,7 @@ class Translator {
     out_ += negated ? "\\P{" : "\\p{";
     if (std::find(kCategories.begin(), kCategories.end(), name) != kCategories.end()) out_ += name;
     else if (std::find(kScripts.begin(), kScripts.end(), name) != kScripts.end())
-      out_ += "sc:" + name;  // without this PCRE2 means the script's extensions too
+      out_ += "sc:" + name;  // PCRE2 would include the script's extensions without the prefix.
     else refuse("the property '" + name + "'");
     out_ += '}';
     at_ = end + 1;
@@ -255,12 +256,12 @@ class Translator {
       while (digits.size() < (c == 'x' ? 2u : 4u) && at_ < pattern_.size() && std::isxdigit(static_cast<unsigned char>(pattern_[at_])))
         digits += pattern_[at_++];
       if (c == 'u' && digits.size() < 4) refuse("a \\u without four digits");
-      if (c == 'x' && digits.size() == 2 && digits[0] >= '8') refuse("a byte of UTF-8 by itself");
+      if (c == 'x' && digits.size() == 2 && digits[0] >= '8') refuse("an escape of a single UTF-8 byte");
     }
     bool good = !digits.empty() && digits.size() <= 6 &&
                 std::all_of(digits.begin(), digits.end(), [](unsigned char digit) { return std::isxdigit(digit) != 0; });
-    if (!good) refuse("a code of a character that is none");
-    if (folds()) refuse("a code of a character where case is ignored");
+    if (!good) refuse("an escape of a character that does not exist");
+    if (folds()) refuse("an escaped character where case is ignored");
     out_ += "\\x{" + digits + "}";
   }
 
@@ -273,7 +274,7 @@ class Translator {
     }
     if (peek("]")) refuse("a set that begins with ]");
     for (size_t first = at_; !accept("]");) {
-      if (peek("[")) refuse("a set inside of a set");
+      if (peek("[")) refuse("a set inside a set");
       if (peek("&&")) refuse("an intersection of sets");
       if (peek("\\")) {
         bool is_class = at_ + 1 < pattern_.size() && std::string_view("sSwWdDhpP").find(pattern_[at_ + 1]) != std::string_view::npos;
@@ -293,14 +294,14 @@ class Translator {
   std::string_view pattern_;
   size_t at_ = 0;
   std::string out_;
-  size_t atom_ = 0;             // where what a quantifier would repeat begins in out_
-  std::vector<size_t> groups_;  // where open groups begin in out_
+  size_t atom_ = 0;             // Start in out_ of the atom that a quantifier would repeat.
+  std::vector<size_t> groups_;  // Starts of the open groups in out_.
   std::vector<bool> folds_ = {false};
   char last_letter_ = 0;
 };
 
 }  // namespace
 
-std::string pcre2_from_oniguruma(std::string_view pattern) { return Translator(pattern).run(); }
+std::string pcre2_from_oniguruma(std::string_view pattern) { return OnigurumaTranslator(pattern).run(); }
 
 }  // namespace tenon::tokens

@@ -1,5 +1,5 @@
-// The regular expressions of tokenizer.json are written for Oniguruma in Ruby's syntax. Text in that language goes in, the same
-// expression for PCRE2 comes out; what cannot be said in both with one meaning is refused.
+// Translates regular expressions from Oniguruma in Ruby's syntax, which tokenizer.json uses, to PCRE2. A construct that PCRE2 cannot
+// express with the same meaning is rejected.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@ namespace tenon::tokens {
 
 std::string pcre2_from_oniguruma(std::string_view pattern);
 
-// Parts of a PCRE2 class, between [ and ].
-extern const char* const kSpaceSet;     // Unicode's White_Space
-extern const char* const kNotSpaceSet;  // all else
-extern const char* const kWordSet;      // letters, marks, digits, connectors and joiners: \w of the reference's other engine
+// Members of a PCRE2 class (the text between [ and ]).
+extern const char* const kSpaceSet;     // Characters with Unicode's property White_Space.
+extern const char* const kNotSpaceSet;  // All other characters.
+extern const char* const kWordSet;      // Letters, marks, digits, connectors and joiners: \w of the Rust crate regex.
 
 }  // namespace tenon::tokens

@@ -4,15 +4,15 @@
 
 namespace tenon::tokens {
 
-std::vector<Span> spans_of(const Regex& regex, std::string_view text) {
+std::vector<Span> spans_of(const TokenizerRegex& regex, std::string_view text) {
   std::vector<Span> spans;
-  size_t behind = 0;
+  size_t end_of_last = 0;
   regex.each_match(text, [&](size_t begin, size_t end) {
-    if (behind != begin) spans.push_back({behind, begin, false});
+    if (end_of_last != begin) spans.push_back({end_of_last, begin, false});
     spans.push_back({begin, end, true});
-    behind = end;
+    end_of_last = end;
   });
-  if (behind != text.size()) spans.push_back({behind, text.size(), false});
+  if (end_of_last != text.size()) spans.push_back({end_of_last, text.size(), false});
   return spans;
 }
 
@@ -22,12 +22,12 @@ Behavior behavior_of(const std::string& name, const std::string& where) {
   if (name == "MergedWithPrevious") return Behavior::merged_with_previous;
   if (name == "MergedWithNext") return Behavior::merged_with_next;
   if (name == "Contiguous") return Behavior::contiguous;
-  refuse(where + ": the behavior '" + name + "' is not known");
+  refuse(where + ": the behavior '" + name + "' is not supported");
 }
 
 namespace {
 
-// A span joins the one before it if `joins(is_match, is_match of the one before)`.
+// Merges a span into the previous one if `joins(is_match, is_match of the previous span)`.
 template <class F>
 std::vector<Span> joined(const std::vector<Span>& spans, F&& joins) {
   std::vector<Span> result;
@@ -48,7 +48,7 @@ bool match_after_other(bool match, bool previous) { return match && !previous; }
 
 }  // namespace
 
-void cut(Pieces& pieces, const Piece& piece, std::vector<Span> spans, Behavior behavior) {
+void cut(TextSegments& segments, const TextSegment& segment, std::vector<Span> spans, Behavior behavior) {
   switch (behavior) {
     case Behavior::removed:
       std::erase_if(spans, [](const Span& span) { return span.is_match; });
@@ -67,35 +67,35 @@ void cut(Pieces& pieces, const Piece& piece, std::vector<Span> spans, Behavior b
       std::reverse(spans.begin(), spans.end());
       break;
   }
-  for (const Span& span : spans) pieces.add(piece.part(span.begin, span.end));
+  for (const Span& span : spans) segments.add(segment.slice(span.begin, span.end));
 }
 
-Regex pattern_of(const Json& value, const std::string& where) {
-  Fields fields(value, where + ": 'pattern'");
+TokenizerRegex pattern_of(const Json& value, const std::string& where) {
+  JsonFields fields(value, where + ": 'pattern'");
   if (value.size() != 1) refuse(where + ": 'pattern' must be one of {\"String\": ...} and {\"Regex\": ...}");
-  if (fields.has("String")) return Regex::literal(fields.text("String"));
-  return Regex::oniguruma(fields.text("Regex"));
+  if (fields.has("String")) return TokenizerRegex::literal(fields.text("String"));
+  return TokenizerRegex::oniguruma(fields.text("Regex"));
 }
 
-Normalized replace_matches(const Normalized& text, const Regex& regex, std::string_view content) {
+Normalized replace_matches(const Normalized& text, const TokenizerRegex& regex, std::string_view content) {
   Normalized result;
-  if (text.text.empty()) return result;  // not even an empty match
-  size_t behind = 0;
-  auto add = [&](std::string_view part, size_t first) {
-    if (first < text.from_start) result.from_start = result.text.size() + std::min(part.size(), text.from_start - first);
-    result.text += part;
+  if (text.text.empty()) return result;  // The reference does not report an empty match in an empty text.
+  size_t end_of_last = 0;
+  auto add = [&](std::string_view kept, size_t first) {
+    if (first < text.from_start) result.from_start = result.text.size() + std::min(kept.size(), text.from_start - first);
+    result.text += kept;
   };
-  auto kept = [&](size_t end) { add(std::string_view(text.text).substr(behind, end - behind), behind); };
+  auto keep_until = [&](size_t end) { add(std::string_view(text.text).substr(end_of_last, end - end_of_last), end_of_last); };
   regex.each_match(text.text, [&](size_t begin, size_t end) {
-    kept(begin);
-    // What is put in counts as the last byte of what it replaces.
+    keep_until(begin);
+    // The replacement has the origin of the last byte that it replaces.
     bool from_start = end == 0 || end - 1 < text.from_start;
     result.text += content;
     check_growth(result.text.size(), text.text.size());
     if (from_start && text.from_start > 0) result.from_start = result.text.size();
-    behind = end;
+    end_of_last = end;
   });
-  kept(text.text.size());
+  keep_until(text.text.size());
   return result;
 }
 

@@ -7,11 +7,11 @@ namespace tenon::tokens {
 
 namespace {
 
-constexpr size_t kTextLimit = 1 << 30;
+constexpr size_t kMaxTextBytes = 1 << 30;
 
-// Padding to the longest of a batch does nothing to a single text.
+// Padding to the longest text of a batch has no effect on a single text.
 void check_padding(const Json& value) {
-  Fields padding(value, "padding");
+  JsonFields padding(value, "padding");
   if (padding.need("strategy") != "BatchLongest" || padding.find("pad_to_multiple_of"))
     refuse("'padding' is not supported; set it to null");
 }
@@ -20,13 +20,13 @@ void check_padding(const Json& value) {
 
 Pipeline::Pipeline(std::string_view json) {
   Json file = parse_json(json);
-  Fields fields(file, "the file");
-  if (fields.text_or("version", "1.0") != "1.0") refuse("the version '" + fields.text("version") + "' is not known; '1.0' is");
-  if (fields.find("truncation")) refuse("'truncation' is not supported; set it to null and cut the ids");
+  JsonFields fields(file, "the file");
+  if (fields.text_or("version", "1.0") != "1.0") refuse("the version '" + fields.text("version") + "' is not supported; '1.0' is");
+  if (fields.find("truncation")) refuse("'truncation' is not supported; set it to null and truncate the ids");
   if (const Json* padding = fields.find("padding")) check_padding(*padding);
   if (const Json* value = fields.find("normalizer")) normalizer_ = normalizer_of(*value);
   if (const Json* value = fields.find("pre_tokenizer")) pre_tokenizer_ = pre_tokenizer_of(*value);
-  model_ = model_of(fields.object("model"));
+  model_ = tokenizer_model_of(fields.object("model"));
   added_ = std::make_unique<AddedTokens>(fields.find("added_tokens"), model_->vocabulary(), normalizer_);
   if (const Json* value = fields.find("post_processor"))
     post_processor_ = post_processor_of(*value, [&](int64_t id) { return token(id) != nullptr; });
@@ -35,21 +35,21 @@ Pipeline::Pipeline(std::string_view json) {
 }
 
 std::vector<int64_t> Pipeline::encode(std::string_view text, bool add_special_tokens) const {
-  if (text.size() > kTextLimit) throw UserError(ErrorCode::tokenizer, "a text of more than 1 GiB: encode it in parts");
+  if (text.size() > kMaxTextBytes) throw UserError(ErrorCode::tokenizer, "a text of more than 1 GiB: encode it in parts");
   check_utf8(text);
-  Pieces pieces(text);
-  pieces.each([&](const Piece& piece) { added_->cut_given(pieces, piece); });
-  pieces.each([&](const Piece& piece) {
-    if (!normalizer_) return added_->cut_normalized(pieces, piece);
-    Normalized normalized = piece.copy();
+  TextSegments segments(text);
+  segments.each([&](const TextSegment& segment) { added_->cut_given(segments, segment); });
+  segments.each([&](const TextSegment& segment) {
+    if (!normalizer_) return added_->cut_normalized(segments, segment);
+    Normalized normalized = segment.copy();
     normalizer_(normalized);
-    added_->cut_normalized(pieces, pieces.keep(std::move(normalized)));
+    added_->cut_normalized(segments, segments.keep(std::move(normalized)));
   });
-  if (pre_tokenizer_) pre_tokenizer_(pieces);
+  if (pre_tokenizer_) pre_tokenizer_(segments);
   std::vector<int64_t> ids;
-  for (const Piece& piece : pieces)
-    if (piece.id >= 0) ids.push_back(piece.id);
-    else model_->append_ids(piece.text, ids);
+  for (const TextSegment& segment : segments)
+    if (segment.id >= 0) ids.push_back(segment.id);
+    else model_->append_ids(segment.text, ids);
   if (post_processor_ && add_special_tokens) post_processor_(ids);
   return ids;
 }
@@ -60,7 +60,7 @@ const std::string* Pipeline::token(int64_t id) const {
 }
 
 const std::string* Pipeline::shown_token(int64_t id, bool skip_special_tokens) const {
-  if (id < 0) throw UserError(ErrorCode::tokenizer, "the id " + std::to_string(id) + " is below zero: leave padding out before decoding");
+  if (id < 0) throw UserError(ErrorCode::tokenizer, "the id " + std::to_string(id) + " is negative: remove padding before decoding");
   const std::string* found = token(id);
   return found && skip_special_tokens && added_->is_special(*found) ? nullptr : found;
 }

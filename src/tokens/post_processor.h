@@ -1,17 +1,17 @@
-// The field "post_processor": the special tokens around a text.
+// The field "post_processor": adds special tokens around a text.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <vector>
 
-#include "tokens/fields.h"
+#include "tokens/json_fields.h"
 
 namespace tenon::tokens {
 
 using PostProcessor = std::function<void(std::vector<int64_t>&)>;
 
-// Ids that `is_token` does not know are refused.
+// Rejects ids for which `is_token` returns false.
 PostProcessor post_processor_of(const Json& value, const std::function<bool(int64_t)>& is_token);
 
 }  // namespace tenon::tokens

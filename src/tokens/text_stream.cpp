@@ -1,5 +1,5 @@
-// Byte-level tokens are bytes, so text is complete where characters end. Other decoders look at neighbours: there a stream decodes
-// what it gave last together with what is new, and gives the difference.
+// Byte-level tokens are bytes, so text is emitted as soon as a character is complete. Other decoders depend on neighbouring tokens: the
+// stream decodes the tokens of the last emitted text together with the new ones, and emits the difference.
 #include <tenon/tokenizer.h>
 
 #include "tokens/byte_level.h"
@@ -11,10 +11,10 @@ namespace tenon {
 struct TextStream::State {
   std::shared_ptr<const tokens::Pipeline> pipeline;
   bool skip_special_tokens;
-  std::string bytes;         // byte-level: of a character that is not whole
-  std::vector<int64_t> ids;  // other: those given last, then those held back
-  size_t given = 0;          // of ids
-  std::string given_text;    // of these alone
+  std::string bytes;         // Byte-level decoders: bytes of an incomplete character.
+  std::vector<int64_t> ids;  // Other decoders: ids of the last emitted text, then ids not emitted yet.
+  size_t emitted = 0;        // Count of ids that were emitted.
+  std::string emitted_text;  // Text of the emitted ids alone.
 
   std::string fresh(bool at_end);
 };
@@ -22,11 +22,11 @@ struct TextStream::State {
 std::string TextStream::State::fresh(bool at_end) {
   std::string text = pipeline->decode(ids, skip_special_tokens);
   if (!at_end && text.ends_with("\xEF\xBF\xBD")) return "";
-  std::string result = text.size() > given_text.size() ? text.substr(given_text.size()) : "";
+  std::string result = text.size() > emitted_text.size() ? text.substr(emitted_text.size()) : "";
   if (result.empty() && !at_end) return "";
-  ids.erase(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(given));
-  given = ids.size();
-  given_text = pipeline->decode(ids, skip_special_tokens);
+  ids.erase(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(emitted));
+  emitted = ids.size();
+  emitted_text = pipeline->decode(ids, skip_special_tokens);
   return result;
 }
 
@@ -51,8 +51,8 @@ std::string TextStream::finish() {
   State& state = *state_;
   std::string rest = state.pipeline->is_byte_level() ? tokens::take_text(state.bytes, false) : state.fresh(true);
   state.ids.clear();
-  state.given = 0;
-  state.given_text.clear();
+  state.emitted = 0;
+  state.emitted_text.clear();
   return rest;
 }
 

@@ -13,9 +13,10 @@ Tokenizer Tokenizer::load(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(file, ignored)) file /= "tokenizer.json";
   std::ifstream in(file, std::ios::binary);
-  if (!in) throw UserError(ErrorCode::tokenizer, "cannot read " + file.string() + ": give a tokenizer.json or the directory of one");
+  if (!in)
+    throw UserError(ErrorCode::tokenizer, "cannot read " + file.string() + ": pass the path of a tokenizer.json or of its directory");
   auto size = std::filesystem::file_size(file, ignored);
-  if (ignored || size > (64 << 20)) throw UserError(ErrorCode::tokenizer, file.string() + " is no file of at most 64 MiB");
+  if (ignored || size > (64 << 20)) throw UserError(ErrorCode::tokenizer, file.string() + " is not a regular file of at most 64 MiB");
   std::string text(size, 0);
   in.read(text.data(), static_cast<std::streamsize>(size));
   if (static_cast<size_t>(in.gcount()) != size) throw UserError(ErrorCode::tokenizer, "cannot read all of " + file.string());

@@ -15,11 +15,11 @@ namespace tenon::tokens {
 
 namespace {
 
-struct Range {
+struct CharacterRange {
   char32_t first, last;
 };
 
-#define TENON_CLASS_BEGIN(name) constexpr Range name[] = {
+#define TENON_CLASS_BEGIN(name) constexpr CharacterRange name[] = {
 #define TENON_RANGE(first, last) {first, last},
 #define TENON_CLASS_END() \
   }                       \
@@ -30,8 +30,9 @@ struct Range {
 #undef TENON_CLASS_END
 
 template <size_t N>
-bool is_in(const Range (&ranges)[N], char32_t c) {
-  const Range* range = std::upper_bound(ranges, ranges + N, c, [](char32_t value, const Range& r) { return value < r.first; });
+bool is_in(const CharacterRange (&ranges)[N], char32_t c) {
+  const CharacterRange* range =
+      std::upper_bound(ranges, ranges + N, c, [](char32_t value, const CharacterRange& r) { return value < r.first; });
   return range != ranges && c <= range[-1].last;
 }
 
@@ -66,7 +67,7 @@ void append_lower_case(std::string& text, char32_t c) {
   if (c < 0x80) {
     text += static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
   } else if (c == 0x130) {
-    text += "i\xCC\x87";  // the only character with more than one in lower case
+    text += "i\xCC\x87";  // The only character whose lower case has more than one character.
   } else {
     append_character(text, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
   }

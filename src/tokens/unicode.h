@@ -1,4 +1,4 @@
-// What tokenizers ask about characters: classes, lower case, normal forms.
+// Unicode properties that tokenizers need: character classes, lower case, normal forms.
 #pragma once
 
 #include <string>
@@ -6,14 +6,14 @@
 
 namespace tenon::tokens {
 
-bool is_white_space(char32_t c);  // Unicode's White_Space
-bool is_numeric(char32_t c);      // a number of any sort: Nd, Nl, No
+bool is_white_space(char32_t c);  // Unicode's property White_Space.
+bool is_numeric(char32_t c);      // General categories Nd, Nl and No.
 
-// As the reference's own tables have them, which are those of older versions of Unicode (character_classes.def).
-bool is_punctuation(char32_t c);      // P, or ASCII's symbols
-bool is_control(char32_t c);          // Cc, Cf, Co
-bool is_nonspacing_mark(char32_t c);  // Mn
-bool is_combining_mark(char32_t c);   // M
+// Classes of the reference's own tables, which are older versions of Unicode (character_classes.def).
+bool is_punctuation(char32_t c);      // General category P, or a symbol of ASCII.
+bool is_control(char32_t c);          // General categories Cc, Cf and Co.
+bool is_nonspacing_mark(char32_t c);  // General category Mn.
+bool is_combining_mark(char32_t c);   // General category M.
 
 void append_lower_case(std::string& text, char32_t c);
 

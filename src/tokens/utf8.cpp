@@ -16,7 +16,7 @@ int expected_length(unsigned char first) {
   return 0;
 }
 
-// Longest forms, surrogates and what lies behind U+10FFFF show in the second byte.
+// The second byte excludes overlong forms, surrogates and code points above U+10FFFF.
 bool may_be_second(unsigned char first, unsigned char second) {
   if (first == 0xE0) return second >= 0xA0 && second <= 0xBF;
   if (first == 0xED) return second >= 0x80 && second <= 0x9F;
@@ -47,7 +47,8 @@ void check_utf8(std::string_view text) {
     }
     int length = character_length(text, at);
     if (length <= 0)
-      throw UserError(ErrorCode::tokenizer, "the text is not UTF-8 at byte " + std::to_string(at) + ": convert it before it is encoded");
+      throw UserError(ErrorCode::tokenizer,
+                      "the text is not UTF-8 at byte " + std::to_string(at) + ": convert it to UTF-8 before encoding");
     at += length;
   }
 }

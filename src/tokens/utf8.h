@@ -1,4 +1,4 @@
-// UTF-8 as bytes: all text inside this folder is valid, what comes from outside goes through check_utf8.
+// UTF-8 decoding. All text inside this folder is valid UTF-8; input from outside passes check_utf8 first.
 #pragma once
 
 #include <cstdint>
@@ -7,22 +7,22 @@
 
 namespace tenon::tokens {
 
-// Throws UserError(tokenizer) with the place of the first byte that is no UTF-8.
+// Throws UserError(tokenizer) with the offset of the first byte that is not valid UTF-8.
 void check_utf8(std::string_view text);
 
-// How many bytes from `at` on are one character: its length; or minus the length of what must be replaced if it is none; or 0 if
-// the text ends inside a character that may still become whole.
+// Returns the length in bytes of the character at `at`. If the bytes are invalid, returns minus the count of bytes to replace; if the text
+// ends inside a character that more bytes could complete, returns 0.
 int character_length(std::string_view text, size_t at);
 
-// The character that begins at `at`, which moves behind it.
+// Returns the character that begins at `at`, and advances `at` past it.
 char32_t next_character(std::string_view text, size_t& at);
-// The character that ends before `at`, which moves in front of it.
+// Returns the character that ends before `at`, and moves `at` to its first byte.
 char32_t previous_character(std::string_view text, size_t& at);
 
 void append_character(std::string& text, char32_t character);
 
-// Bytes to text: each part that is no UTF-8 becomes U+FFFD. With `open`, an unfinished character at the end stays in `bytes`; all
-// else leaves them.
+// Converts bytes to text and removes them from `bytes`. Each invalid sequence becomes U+FFFD. With `open`, an incomplete character at the
+// end stays in `bytes`.
 std::string take_text(std::string& bytes, bool open);
 
 }  // namespace tenon::tokens

@@ -14,10 +14,10 @@ Vocabulary::Vocabulary(const Json& object, const std::string& where) {
 
 bool Vocabulary::add(const std::string& token, int32_t id) {
   if (this->token(id)) return false;
-  auto [place, is_new] = ids_.emplace(token, id);
+  auto [entry, is_new] = ids_.emplace(token, id);
   if (!is_new) return false;
   if (static_cast<size_t>(id) >= tokens_.size()) tokens_.resize(id + 1);
-  tokens_[id] = &place->first;
+  tokens_[id] = &entry->first;
   longest_ = std::max(longest_, token.size());
   return true;
 }

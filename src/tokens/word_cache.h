@@ -1,4 +1,4 @@
-// Ids of words that were met before. In parts with a lock each, so that threads seldom wait for one another.
+// Caches the ids of words. Striped: each stripe has its own lock, which keeps contention between threads low.
 #pragma once
 
 #include <array>
@@ -10,41 +10,39 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tokens/string_hash.h"
+
 namespace tenon::tokens {
 
 class WordCache {
  public:
-  // Appends the word's ids, or returns false.
+  // Appends the ids of a cached word, or returns false.
   bool append(std::string_view word, std::vector<int64_t>& ids) {
-    if (word.size() > kWordLimit) return false;
+    if (word.size() > kMaxWordBytes) return false;
     size_t hash = std::hash<std::string_view>()(word);
-    Part& part = parts_[hash % kParts];
-    std::lock_guard lock(part.mutex);
-    auto found = part.words.find(word);
-    if (found == part.words.end()) return false;
+    Stripe& stripe = stripes_[hash % kStripes];
+    std::lock_guard lock(stripe.mutex);
+    auto found = stripe.words.find(word);
+    if (found == stripe.words.end()) return false;
     ids.insert(ids.end(), found->second.begin(), found->second.end());
     return true;
   }
 
   void insert(std::string_view word, const std::vector<int32_t>& ids) {
-    if (word.size() > kWordLimit) return;
-    Part& part = parts_[std::hash<std::string_view>()(word) % kParts];
-    std::lock_guard lock(part.mutex);
-    if (part.words.size() < kWordsAPart) part.words.emplace(word, ids);
+    if (word.size() > kMaxWordBytes) return;
+    Stripe& stripe = stripes_[std::hash<std::string_view>()(word) % kStripes];
+    std::lock_guard lock(stripe.mutex);
+    if (stripe.words.size() < kMaxWordsPerStripe) stripe.words.emplace(word, ids);
   }
 
  private:
-  static constexpr size_t kParts = 16, kWordsAPart = 4096, kWordLimit = 64;
+  static constexpr size_t kStripes = 16, kMaxWordsPerStripe = 4096, kMaxWordBytes = 64;
 
-  struct Hash {
-    using is_transparent = void;
-    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
-  };
-  struct Part {
+  struct Stripe {
     std::mutex mutex;
-    std::unordered_map<std::string, std::vector<int32_t>, Hash, std::equal_to<>> words;
+    std::unordered_map<std::string, std::vector<int32_t>, StringHash, std::equal_to<>> words;
   };
-  std::array<Part, kParts> parts_;
+  std::array<Stripe, kStripes> stripes_;
 };
 
 }  // namespace tenon::tokens

@@ -9,7 +9,7 @@ namespace tenon::tokens {
 
 namespace {
 
-constexpr uint64_t kWordLimit = 1000;  // the search takes the square of it
+constexpr uint64_t kMaxWordCharacters = 1000;  // The search is quadratic in it.
 
 size_t characters_of(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
@@ -17,23 +17,23 @@ size_t characters_of(std::string_view text) {
 
 }  // namespace
 
-WordPiece::WordPiece(const Json& value) : WordPiece(Fields(value, "model WordPiece")) {}
+WordPiece::WordPiece(const Json& value) : WordPiece(JsonFields(value, "model WordPiece")) {}
 
-WordPiece::WordPiece(Fields fields) : vocabulary_(fields.object("vocab"), fields.where()) {
+WordPiece::WordPiece(JsonFields fields) : vocabulary_(fields.object("vocab"), fields.where()) {
   fields.find("type");
   unknown_ = fields.text("unk_token");
   prefix_ = fields.text("continuing_subword_prefix");
-  longest_word_ = fields.count("max_input_chars_per_word", kWordLimit);
+  max_word_characters_ = fields.count("max_input_chars_per_word", kMaxWordCharacters);
   fields.done();
 }
 
 void WordPiece::append_ids(std::string_view word, std::vector<int64_t>& ids) const {
   size_t before = ids.size();
-  if (characters_of(word) <= longest_word_ && append_known(word, ids)) return;
+  if (characters_of(word) <= max_word_characters_ && append_known(word, ids)) return;
   ids.resize(before);
   int32_t unknown = vocabulary_.id(unknown_);
   if (unknown < 0)
-    throw UserError(ErrorCode::tokenizer, "a word is not known, and the model's unk_token '" + unknown_ + "' is no token of it");
+    throw UserError(ErrorCode::tokenizer, "a word cannot be composed of tokens, and the unk_token '" + unknown_ + "' is not in the vocab");
   ids.push_back(unknown);
 }
 

@@ -1,4 +1,4 @@
-"""Goldens: a tiny base a family, two adapters a case, saved by the real PEFT, and what PEFT computes with them in f64."""
+"""Golden files: a tiny base model per family, two adapters per case saved by PEFT, and the results of PEFT in f64."""
 import copy
 import zlib
 
@@ -35,7 +35,7 @@ def resnet():
 
 FAMILIES = {"llama": llama, "llama_bias": lambda: llama(attention_bias=True, mlp_bias=True), "gpt2": gpt2, "resnet": resnet}
 QVD = ["q_proj", "v_proj", "down_proj"]
-# A family, what both adapters have, and what the second has instead.
+# Family, configuration of both adapters, and overrides for the second.
 CASES = {
     "lora": ("llama", dict(r=4, lora_alpha=8, target_modules=QVD), dict(r=8, lora_alpha=4)),
     "lora_subset": ("llama", dict(r=4, target_modules=["q_proj", "v_proj"]), dict(target_modules=["o_proj", "q_proj"], layers_to_transform=[1])),
@@ -82,14 +82,14 @@ CASES |= {
     "lora_tied_tokens": ("gpt2", dict(r=4, fan_in_fan_out=True, target_modules=["c_attn"], trainable_token_indices=[5, 9, 33]), {}),
     "lora_embed_tokens": ("llama", dict(r=4, target_modules=["embed_tokens", "lm_head"]), dict(r=2)),
 }
-# What PEFT cannot have active at once: the second of two copies, two adapters with biases, two with tokens.
+# Cases whose two adapters PEFT cannot activate together: two copies of a layer, two adapters with biases, two with tokens.
 NOT_TOGETHER = ("dora", "ln", "lora_saved", "lora_biases", "lora_tokens", "lora_tied_tokens")
 METHODS = {"adalora": peft.AdaLoraConfig, "ia3": peft.IA3Config, "vera": peft.VeraConfig, "loha": peft.LoHaConfig, "lokr": peft.LoKrConfig,
            "oft": peft.OFTConfig, "boft": peft.BOFTConfig, "hra": peft.HRAConfig, "ln": peft.LNTuningConfig}
 
 
 def loha_over_kernels(t1, w1a, w1b, t2, w2a, w2b, scale):
-    """As PEFT computes it, differentiated by torch: PEFT's own backward takes the other factor's product for w1_a and w2_a."""
+    """PEFT's formula, differentiated by autograd: PEFT's own backward uses the product of the other factor for w1_a and w2_a."""
     one = lambda t, b, a: torch.einsum("ijkl,jr,ip->prkl", t, b, a)
     return one(t1, w1b, w1a) * one(t2, w2b, w2a) * scale
 
@@ -98,7 +98,7 @@ peft.tuners.loha.layer.make_weight_cp = loha_over_kernels
 
 
 def exact(model):
-    """f64 throughout, where Llama would compute norms and angles in f32."""
+    """Returns a copy that computes in f64 throughout; Llama computes norms and RoPE angles in f32."""
     from transformers.models.llama import modeling_llama as m
     model = copy.deepcopy(model).double()
     for module in model.modules():
@@ -113,7 +113,7 @@ def make_base(family, home):
     with torch.no_grad():
         for tensor in model.state_dict().values():
             if tensor.is_floating_point():
-                tensor += 0.1 * torch.rand_like(tensor)  # no bias is 0, no norm 1, no variance negative
+                tensor += 0.1 * torch.rand_like(tensor)  # Avoids zero biases, norm weights of 1 and negative variances.
     model.save_pretrained(home / "base" / family)
     model.config.name_or_path = model.name_or_path = ""
     given = torch.randn(len(ROWS), 3, 32, 32) if family == "resnet" else torch.randint(3, 64, (len(ROWS), 6))
@@ -135,7 +135,7 @@ def make_case(name, home, base, given):
                     parameter.mul_(1 + change) if "magnitude" in path else parameter.add_(change)
         model.save_pretrained(home / name, selected_adapters=[adapter])
     given = given.double() if given.is_floating_point() else given
-    if name == "lora_biases":  # PEFT holds one such adapter at a time, and writes its biases into the base
+    if name == "lora_biases":  # PEFT supports one such adapter at a time and writes its biases into the base.
         return alone(name, home, base, given)
     model = peft.PeftModel.from_pretrained(copy.deepcopy(base), home / name / NAMES[0], adapter_name=NAMES[0])
     model.load_adapter(home / name / NAMES[1], NAMES[1])
@@ -166,7 +166,7 @@ def make_case(name, home, base, given):
 
 
 def gradients(model, adapter, given):
-    """Of the adapter's parameters, by their names in its file."""
+    """Returns the gradients of the adapter's parameters, keyed by their names in its file."""
     model.zero_grad()
     (model(given).logits.pow(2).sum() / 1000).backward()
     out = {}
@@ -182,7 +182,7 @@ def trainable(name, adapter, home, base):
 
 
 def all_gradients(model, adapter, given):
-    """Of the whole batch, and of the rows that are the adapter's in a mixed one."""
+    """Returns the gradients of the whole batch, and of the samples that use the adapter in a mixed batch."""
     mine = [i for i, row in enumerate(ROWS) if row == adapter]
     return {f"grad.{adapter}.{key}": value for key, value in gradients(model, adapter, given).items()} | {
         f"mixed_grad.{adapter}.{key}": value for key, value in gradients(model, adapter, given[mine]).items()}

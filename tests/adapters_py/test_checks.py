@@ -1,4 +1,4 @@
-"""What is refused, and what must work at the edges: tests/adapters/checks.cpp, one process a check."""
+"""Runs the checks of errors and edge cases in tests/adapters/checks.cpp, one process per check."""
 import os
 import pathlib
 import subprocess

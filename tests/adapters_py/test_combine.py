@@ -1,4 +1,4 @@
-"""Weighted combination beside PEFT's add_weighted_adapter, where that is right; a refusal or the exact sum where it is not."""
+"""Compares weighted combinations with PEFT's add_weighted_adapter. Where PEFT is wrong, expects an error or the exact sum."""
 import os
 import subprocess
 
@@ -59,7 +59,7 @@ def theirs(goldens, name, kind, weights=(0.7, -0.4), density=0.6, sign="total"):
     model.load_adapter(goldens / "combine" / name / "adapter_2", "adapter_2")
     inject = model.base_model.inject_adapter
 
-    def seeded(*given, **named):  # what PEFT fills in at first is drawn too
+    def seeded(*given, **named):  # PEFT's initialization also draws random numbers.
         inject(*given, **named)
         torch.manual_seed(7)
     model.base_model.inject_adapter = seeded
@@ -81,9 +81,9 @@ def compare(done, out, expected):
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("name", ["llama", "gpt2", "resnet"])
 def test_sum(sources, tmp_path, name, kind):
-    """A3: each type gives PEFT's numbers, random ones from the same seed."""
+    """A3: each combination type gives the values of PEFT; random types use the same seed."""
     compare(ours(sources, name, tmp_path, kind), tmp_path, theirs(sources, name, kind))
-    # PEFT reads what we made of it.
+    # PEFT can load the saved combination.
     saved = peft.PeftConfig.from_pretrained(tmp_path / "sum")
     assert saved.r == saved.lora_alpha == (8 if kind == "cat" else 4)
 
@@ -95,7 +95,7 @@ def test_sign_by_frequency(sources, tmp_path, kind):
 
 @pytest.mark.parametrize("kind", ["linear", "cat", "svd"])
 def test_different_layers(sources, tmp_path, kind):
-    """As in PEFT the sum has the layers of the first adapter's layers_to_transform; what is left out is warned of."""
+    """As in PEFT, the combination has the layers_to_transform of the first adapter; other layers are dropped with a warning."""
     done = ours(sources, "layers", tmp_path, kind)
     compare(done, tmp_path, theirs(sources, "layers", kind))
     assert "layers.0.self_attn.q_proj" in done.stderr
@@ -107,7 +107,7 @@ def test_ia3(sources, tmp_path):
 
 @pytest.mark.parametrize("kind", ["cat", "svd"])
 def test_rslora_is_exact(sources, tmp_path, kind):
-    """A3: PEFT is wrong by the root of the rank here; weights (1, 0) must give the first adapter."""
+    """A3: PEFT's result is off by the square root of the rank; weights (1, 0) must give the first adapter."""
     compare(ours(sources, "rslora", tmp_path, kind, weights=(1, 0)), tmp_path, alone(sources, "rslora"))
 
 

@@ -1,4 +1,4 @@
-"""Banks beside the real PEFT: tests/adapters_py/conftest.py makes the goldens, tests/adapters/tool.cpp runs the operations."""
+"""Compares banks with PEFT: tests/adapters_py/conftest.py creates the golden files, tests/adapters/tool.cpp runs the operations."""
 import json
 import os
 import subprocess
@@ -15,7 +15,7 @@ BACKENDS = ("eager", "native")
 
 @pytest.fixture(scope="session")
 def run(goldens, tmp_path_factory):
-    """What the tool wrote and said for a case, run once."""
+    """Returns the output directory and the printed text of the tool for a case; runs it once."""
     known = {}
 
     def get(case, backend):
@@ -32,7 +32,7 @@ def run(goldens, tmp_path_factory):
 
 
 def compare(got, expected, what):
-    """f32 beside f64: a hundred roundings of the largest number."""
+    """Compares f32 with f64; allows about a hundred roundings of the largest value."""
     worst = (got.double() - expected.double()).abs().max().item()
     assert worst <= 2e-5 * max(1e-3, expected.abs().max().item()), f"{what}: {worst}"
 
@@ -40,15 +40,15 @@ def compare(got, expected, what):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("case", CASES)
 def test_outputs(goldens, run, case, backend):
-    """A1, A2, A3, A4: every operation gives what PEFT gives."""
+    """A1, A2, A3, A4: every operation gives the results of PEFT."""
     got, said, _ = run(case, backend)
     expected = load_file(goldens / case / "expected.safetensors")
     expected |= {"out.loaded": expected["out.base"], "out.enabled": expected["out.adapter_2"], "out.scaled_0": expected["out.base"],
                  "out.removed": expected["out.base"], "out.swapped": expected["out.adapter_2"], "out.trained": expected["out.mixed"]}
     if "dora" in case or any(field in str(CASES[case]) for field in ("modules_to_save", "trainable_token", "'bias'")):
-        del expected["out.scaled_0"]  # the scale is not all that the adapter changes
+        del expected["out.scaled_0"]  # The adapter changes more than what is scaled.
     if case == "lora_embedding":
-        del expected["out.merged_1"]  # the head has the same weight: PEFT's merged model is another function than its adapter
+        del expected["out.merged_1"]  # The head shares the weight, so PEFT's merged model computes another function than its adapter.
     assert ("out.merged_1" in got) == ("out.merged_1" in expected)
     assert ("out.both" in got) == ("out.both" in expected)
     for name in expected:
@@ -69,7 +69,7 @@ def test_no_recompile(run, case, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("case", CASES)
 def test_rows_alone(run, case, backend):
-    """R12: a row is bit-equal whoever is beside it."""
+    """R12: the result of a sample is bitwise independent of the other samples."""
     got, _, _ = run(case, backend)
     for other in ("out.beside", "out.joined"):
         assert torch.equal(got["out.mixed"][1], got[other][1]) and torch.equal(got["out.mixed"][3], got[other][3])
@@ -78,7 +78,7 @@ def test_rows_alone(run, case, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("case", CASES)
 def test_gradients(goldens, run, case, backend):
-    """A1, A4, A8: gradients of every parameter, of one adapter alone and of both in one batch."""
+    """A1, A4, A8: gradients of every parameter, for one adapter alone and for both in one batch."""
     got, _, _ = run(case, backend)
     expected = {k: v for k, v in load_file(goldens / case / "expected.safetensors").items() if "grad." in k}
     assert {k for k in got if "grad." in k} == set(expected)
@@ -88,7 +88,7 @@ def test_gradients(goldens, run, case, backend):
 
 @pytest.mark.parametrize("case", CASES)
 def test_saved(goldens, run, case):
-    """A7: what we save is PEFT's file, byte by byte, and its configuration."""
+    """A7: saved files are byte-identical to PEFT's, with the same configuration."""
     _, _, out = run(case, "eager")
     for name in ("adapter_1", "adapter_2"):
         theirs, ours = goldens / case / name, out / name

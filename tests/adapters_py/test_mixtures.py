@@ -1,4 +1,4 @@
-"""Batches whose rows have different methods: tests/adapters/mixture.cpp, over the adapters of the goldens."""
+"""Batches whose samples use different methods: tests/adapters/mixture.cpp, with the adapters of the golden files."""
 import os
 import pathlib
 import subprocess
@@ -15,7 +15,7 @@ METHODS = {
 @pytest.mark.parametrize("backend", ("eager", "native"))
 @pytest.mark.parametrize("methods", METHODS)
 def test_mixtures(goldens, methods, backend):
-    """A4, R12: each row as alone, each adapter's gradients as alone, no bit of a row by who is beside it."""
+    """A4, R12: results and gradients of each sample equal those of the sample alone, bitwise independent of the other samples."""
     done = subprocess.run([MIXTURE, goldens / "base/llama_bias", backend, *(goldens / case / "adapter_1" for case in METHODS[methods])],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

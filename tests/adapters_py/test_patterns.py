@@ -1,4 +1,4 @@
-"""Patterns of adapter_config.json have the meaning that Python's `re` gives them, and keys the order of the file."""
+"""Patterns of adapter_config.json have the semantics of Python's `re`, and keys keep the order of the file."""
 import copy
 import json
 import os
@@ -61,22 +61,22 @@ def ours_says(tmp_path, pairs):
 
 
 def test_random_patterns(tmp_path):
-    """Four hundred that Python accepts; what Python refuses is refused."""
+    """Tests four hundred patterns that Python accepts; patterns that Python rejects are rejected."""
     draw, pairs, good = random.Random(1), [], 0
     while good < 400:
         pattern = random_pattern(draw)
         pattern = draw.choice(["%s", r"(.*\.)?(%s)$", ".*%s.*", "(?i).*%s.*", "(?s).*%s.*"]).replace("%s", pattern)
         good += python_says(pattern, "") is not None
         pairs += [[pattern, text] for text in draw.sample(TEXTS, 4)]
-    answered = matched = 0
+    compared = matched = 0
     for (pattern, text), got in zip(pairs, ours_says(tmp_path, pairs), strict=True):
         expected = python_says(pattern, text)
         if expected is None:
             assert got.startswith("refused"), (pattern, got)
         elif not got.startswith("refused"):
             assert got == expected, (pattern, text, got)
-            answered, matched = answered + 1, matched + expected.endswith("1")
-    assert answered > 4 * 400 * 0.8 and matched > 100  # Few that Python accepts are refused.
+            compared, matched = compared + 1, matched + expected.endswith("1")
+    assert compared > 4 * 400 * 0.8 and matched > 100  # Only few patterns that Python accepts are rejected.
 
 
 @pytest.mark.parametrize("pattern, construct", [
@@ -90,7 +90,7 @@ def test_refused_by_name(tmp_path, pattern, construct):
 
 @pytest.mark.parametrize("field", ["target_modules", "exclude_modules", "rank_pattern", "layers_pattern", "modules_to_save"])
 def test_catastrophic_patterns(goldens, tmp_path, field):
-    """They end soon, in an error that names the field."""
+    """Matching stops soon with an error that names the field."""
     config = json.loads((goldens / "lora/adapter_1/adapter_config.json").read_text())
     pattern = r"(([a-z._0-9]+)+)+[!?]"
     config |= {field: {pattern: 4} if field == "rank_pattern" else [pattern] if field == "modules_to_save" else pattern}
@@ -102,7 +102,7 @@ def test_catastrophic_patterns(goldens, tmp_path, field):
     assert done.returncode == 1 and field in done.stderr and "limit" in done.stderr, done.stdout + done.stderr
 
 
-# What std::regex, or an order by the alphabet, took otherwise.
+# Cases that std::regex or alphabetical order would handle differently.
 FIELDS = {
     "alternative with an anchor": dict(rank_pattern={r"^model.layers.0.self_attn.q_proj|v_proj": 2}),
     "anchor in the middle": dict(alpha_pattern={r"q_proj|^model.layers.1.mlp.down_proj": 3}),
@@ -127,7 +127,7 @@ def test_same_as_peft(goldens, tmp_path, name):
     model = peft.get_peft_model(copy.deepcopy(base), peft.LoraConfig(init_lora_weights=False, **fields))
     model.save_pretrained(tmp_path / "adapter")
     config = json.loads((tmp_path / "adapter/adapter_config.json").read_text())
-    for field in ("rank_pattern", "alpha_pattern"):  # PEFT sorts them when it saves, and reads them in any order.
+    for field in ("rank_pattern", "alpha_pattern"):  # PEFT sorts these keys when it saves, and reads them in any order.
         config[field] = fields.get(field, {})
     (tmp_path / "adapter/adapter_config.json").write_text(json.dumps(config))
     model = exact(peft.PeftModel.from_pretrained(base, tmp_path / "adapter")).eval()

@@ -1,4 +1,4 @@
-"""AdaLoRA's schedule beside PEFT's: the same ranks are left, and the same is learnt."""
+"""Compares AdaLoRA's rank schedule with PEFT's: the same ranks remain, with the same weights."""
 import copy
 import json
 import os
@@ -22,7 +22,7 @@ SCHEDULES = {
 
 
 def train(base, home, given, fields):
-    """With the loss that PEFT adds its own term to."""
+    """A model that returns a loss, to which PEFT adds its orthogonality penalty."""
     seed("ranks")
     config = peft.AdaLoraConfig(init_r=6, target_r=2, lora_alpha=8, target_modules=QVD, **fields)
     model = peft.get_peft_model(copy.deepcopy(base), config, adapter_name="good")
@@ -42,7 +42,7 @@ def train(base, home, given, fields):
     inner.forward = with_loss
     parameters = [p for p in model.parameters() if p.requires_grad]
     for step in range(1, STEPS + 1):
-        model.base_model(given).loss.backward()  # a PeftModel without a task would leave the penalty out
+        model.base_model(given).loss.backward()  # A PeftModel without a task type would omit the penalty.
         with torch.no_grad():
             for parameter in parameters:
                 parameter.sub_(parameter.grad, alpha=0.05)
@@ -54,7 +54,7 @@ def train(base, home, given, fields):
 @pytest.mark.parametrize("backend", ["eager", "native"])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_ranks(tmp_path, schedule, backend):
-    """A1: AdaLoRA with its schedule."""
+    """A1: AdaLoRA with its rank schedule."""
     base, given = make_base("llama", tmp_path)
     train(base, tmp_path, given, SCHEDULES[schedule])
     done = subprocess.run([TOOL, "ranks", tmp_path / "base/llama", tmp_path / "inputs/llama.safetensors", tmp_path / "before/good", tmp_path / "ours", backend, str(STEPS)],
@@ -68,6 +68,6 @@ def test_ranks(tmp_path, schedule, backend):
     assert {name: tensor.shape for name, tensor in got.items()} == {name: tensor.shape for name, tensor in expected.items()}
     for name, tensor in expected.items():
         assert torch.allclose(got[name], tensor, rtol=1e-4, atol=1e-5), f"{name}: {(got[name] - tensor).abs().max()}"
-    # What was left is an adapter like any other, here and in PEFT.
+    # The result is an ordinary adapter that Tenon and PEFT can load.
     assert subprocess.run([TOOL, "load", tmp_path / "base/llama", tmp_path / "ours"], capture_output=True, text=True).stdout == "loaded\n"
     peft.PeftModel.from_pretrained(copy.deepcopy(base), tmp_path / "ours")

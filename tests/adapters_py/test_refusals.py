@@ -1,4 +1,4 @@
-"""adapters.md, 10: what is not right is refused by name, and nothing is loaded."""
+"""adapters.md, 10: an invalid adapter is rejected with an error that names the fault, and nothing is loaded."""
 import json
 import os
 import shutil
@@ -34,7 +34,7 @@ def rename(old, new):
 
 
 def one_of_rank_16(number):
-    """So many ranks that matrices are read in blocks."""
+    """Uses a rank so large that matrices are read in blocks."""
     def change(config, tensors):
         config["r"] = 16
         for key, tensor in tensors.items():
@@ -46,7 +46,7 @@ def one_of_rank_16(number):
 VARIANTS = dict(alora_invocation_tokens=[1, 2], arrow_config={"top_k": 1}, use_bdlora={"nblocks": 2}, velora_config={"a": 1}, monteclora_config={"a": 1}, kasa_config={"beta": 1},
                 use_qalora=True, corda_config={"a": 1}, loftq_config={"loftq_bits": 4}, lora_ga_config={"a": 1}, layer_replication=[[0, 2]], target_parameters=["experts.w"],
                 megatron_config={"a": 1}, ensure_weight_tying=True)
-# A case of the goldens, what is done to the first adapter, and what the refusal names.
+# Case of the golden files, modification of the first adapter, and text that the error must contain.
 REFUSED = {
     "method unknown": ("lora", set_config(peft_type="POLY"), "POLY"),
     "method missing": ("lora", lambda config, tensors: config.pop("peft_type"), "peft_type"),
@@ -110,7 +110,7 @@ def test_pickle(goldens, tmp_path):
 
 
 def test_convolutions(goldens, tmp_path):
-    """OFT on kernels larger than 1 x 1."""
+    """OFT on convolution kernels larger than 1 x 1 is rejected."""
     config, tensors = json.loads((goldens / "oft_conv2d/adapter_1/adapter_config.json").read_text()), load_file(goldens / "oft_conv2d/adapter_1/adapter_model.safetensors")
     config["target_modules"] = ["convolution"]
     (tmp_path / "adapter_config.json").write_text(json.dumps(config))
@@ -121,7 +121,7 @@ def test_convolutions(goldens, tmp_path):
 
 @pytest.mark.parametrize("case, field", [("lora", "lora_dropout"), ("adalora", "lora_dropout"), ("vera", "vera_dropout"), ("loha", "rank_dropout"), ("lokr", "module_dropout"), ("boft", "boft_dropout")])
 def test_dropout(goldens, tmp_path, case, field):
-    """It loads, since it means nothing there, and does not train."""
+    """An adapter with dropout loads, because inference ignores dropout, and does not train."""
     config = json.loads((goldens / case / "adapter_1/adapter_config.json").read_text())
     config[field] = 0.1
     (tmp_path / "adapter_config.json").write_text(json.dumps(config))
@@ -132,13 +132,13 @@ def test_dropout(goldens, tmp_path, case, field):
 
 
 def test_good(goldens):
-    """The same way, and nothing is refused."""
+    """An unmodified adapter loads."""
     done = load(goldens, "llama", goldens / "lora/adapter_1")
     assert done.stdout == "loaded\n", done.stderr
 
 
 def test_least(goldens, tmp_path):
-    """A configuration of three fields is enough."""
+    """A configuration of three fields is sufficient."""
     config = json.loads((goldens / "lora/adapter_1/adapter_config.json").read_text())
     (tmp_path / "adapter_config.json").write_text(json.dumps({k: config[k] for k in ("peft_type", "r", "target_modules")}))
     shutil.copy(goldens / "lora/adapter_1/adapter_model.safetensors", tmp_path)

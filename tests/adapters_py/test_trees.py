@@ -1,4 +1,4 @@
-"""Trees of torch::nn beside the same tree in Python with PEFT: tests/adapters/tree.cpp."""
+"""Compares module trees of torch::nn (tests/adapters/tree.cpp) with the same modules in Python with PEFT."""
 import copy
 import os
 import pathlib
@@ -22,7 +22,7 @@ CASES = {
     "ln": (peft.LNTuningConfig, dict(target_modules=["norm"])),
     "boft": (peft.BOFTConfig, dict(boft_block_size=4, target_modules=["up"])),
 }
-# What needs a frozen base while the tree's own weights require gradients, and the layer that is met first.
+# Cases that need a frozen base: the first parameter that requires grad, and the method that the error names.
 NEEDS_FROZEN = {"dora": ("up.weight", "DoRA"), "saved": ("norm.weight", "modules_to_save"), "ln": ("norm.weight", "LN tuning"), "boft": ("up.weight", "BOFT")}
 
 
@@ -41,7 +41,7 @@ class Net(torch.nn.Module):
 
 
 class Logits(torch.nn.Module):
-    """What conftest.gradients asks for."""
+    """Adapts a module to the interface that conftest.gradients expects."""
 
     def __init__(self, model):
         super().__init__()
@@ -57,7 +57,7 @@ class Logits(torch.nn.Module):
 @pytest.mark.parametrize("backend", ["eager", "native"])
 @pytest.mark.parametrize("case", CASES)
 def test_tree(tmp_path, case, backend):
-    """A1, A2, A4, A6 for trees of torch::nn."""
+    """A1, A2, A4, A6 for module trees of torch::nn."""
     kind, fields = CASES[case]
     seed(case)
     base = Net()

@@ -1,4 +1,4 @@
-"""Long sequences of operations, and threads: tests/adapters/walk.cpp and threads.cpp, over the adapters of the goldens."""
+"""Long random sequences of operations, and threads: tests/adapters/walk.cpp and threads.cpp, with the adapters of the golden files."""
 import os
 import pathlib
 import subprocess
@@ -14,7 +14,7 @@ OPERATIONS = os.environ.get("TENON_WALK_OPERATIONS", "1000")
 
 @pytest.fixture(scope="session")
 def directories(goldens):
-    """All adapters for one base, of all methods, and LoRA of ranks from 1 to 64."""
+    """Returns the directories of all adapters for one base, of all methods, and of LoRA with ranks from 1 to 64."""
     import transformers
     base = transformers.LlamaForCausalLM.from_pretrained(goldens / "base/llama")
     for rank in (1, 2, 3, 7, 16, 33, 64):
@@ -28,7 +28,7 @@ def directories(goldens):
 
 
 def test_walk(goldens, directories):
-    """A6, R8, R10: random operations of all methods; no answer is stale, nothing is recorded."""
+    """A6, R8, R10: random operations with all methods; no result is stale, and nothing is recorded."""
     done = subprocess.run([TOOLS / "adapters_walk", "stays", goldens / "base/llama", OPERATIONS, "1", *directories], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     words = dict(zip(*[iter(done.stdout.split("\n")[-2].split())] * 2))
@@ -37,7 +37,7 @@ def test_walk(goldens, directories):
 
 
 def test_walk_with_lifetimes(goldens, directories):
-    """Banks die while rows of them exist, adapters are removed and loaded again: rows that are no longer valid are refused, never answered."""
+    """Banks are destroyed while `Rows` refer to them, and adapters are removed and loaded again: invalid `Rows` are rejected."""
     done = subprocess.run([TOOLS / "adapters_walk", "dies", goldens / "base/llama", OPERATIONS, "2", *directories], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     words = dict(zip(*[iter(done.stdout.split("\n")[-2].split())] * 2))
@@ -45,7 +45,7 @@ def test_walk_with_lifetimes(goldens, directories):
 
 
 def test_threads(goldens):
-    """A3: calls go on while adapters are loaded, replaced and removed."""
+    """A3: calls continue while adapters are loaded, replaced and removed."""
     seconds = os.environ.get("TENON_THREADS_SECONDS", "5")
     done = subprocess.run([TOOLS / "adapters_threads", goldens / "base/llama", seconds, goldens / "lora/adapter_1", goldens / "dora/adapter_1",
                            goldens / "oft/adapter_1"], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Directories that PEFT writes and that the goldens do not have: they load, compute the same, and are saved again byte by byte."""
+"""Directories written by PEFT that the golden files do not cover: they load, give the same results, and are saved byte-identical."""
 import copy
 import json
 import os
@@ -42,7 +42,7 @@ CASES = {
 
 
 def make(family, config, adapter, home):
-    """An adapter that PEFT made, with random numbers in it."""
+    """Creates an adapter with PEFT, with random weights."""
     base = family().eval()
     with torch.no_grad():
         for tensor in base.state_dict().values():
@@ -78,7 +78,7 @@ def test_same(tmp_path, name, adapter):
 
 @pytest.mark.parametrize("field, value", [("rank_pattern", {"x_proj": 2}), ("alpha_pattern", {"x_proj": 2}), ("target_modules", ["q_proj", "nothing"])])
 def test_unmatched(tmp_path, field, value):
-    """PEFT passes over patterns that match nothing; here that is asked for."""
+    """PEFT ignores patterns that match nothing; Tenon rejects them unless unmatched_patterns allows them."""
     seed(field)
     base, directory = make(llama, lora(target_modules=["q_proj"]), "default", tmp_path)
     config = json.loads((directory / "adapter_config.json").read_text())

@@ -1,5 +1,5 @@
-// T1: 200 steps of training, compiled, give eager's losses to the numeric policy, and the same bits when
-// they are repeated.
+// T1: 200 compiled training steps give the losses of eager within the numeric policy, and repeating them gives bitwise equal
+// losses.
 #include <gtest/gtest.h>
 #include <tenon/compile.h>
 #include <tenon/inspect.h>
@@ -16,7 +16,7 @@ constexpr int kSteps = 200, kSeeds = 3;
 
 using Tensors = std::vector<Tensor>;
 
-// A model with its data.
+// A model and its training data.
 struct Task {
   virtual ~Task() = default;
   virtual torch::nn::Module& model() = 0;
@@ -104,15 +104,15 @@ void check_curves() {
   for (int seed = 0; seed < kSeeds; ++seed) {
     Curve truth = train<T>(seed, torch::kDouble, false), eager = train<T>(seed, torch::kFloat, false);
     Curve got = train<T>(seed, torch::kFloat, true);
-    EXPECT_EQ(got, train<T>(seed, torch::kFloat, true)) << "not the same when repeated";
-    EXPECT_LT(got.back(), got.front() * 0.9) << "nothing is learned";
-    if (got == eager) std::printf("seed %d: eager's own bits\n", seed);
+    EXPECT_EQ(got, train<T>(seed, torch::kFloat, true)) << "a repeated run differs";
+    EXPECT_LT(got.back(), got.front() * 0.9) << "the loss does not decrease";
+    if (got == eager) std::printf("seed %d: bitwise equal to eager\n", seed);
     ours += squares(got, truth);
     eagers += squares(eager, truth);
     for (double loss : truth) scale = std::max(scale, std::fabs(loss));
   }
   double count = kSteps * kSeeds, rms = std::sqrt(ours / count), rms_eager = std::sqrt(eagers / count);
-  std::printf("error of the losses %.3g, eager's %.3g\n", rms, rms_eager);
+  std::printf("RMS error of the losses %.3g, of eager %.3g\n", rms, rms_eager);
   EXPECT_LE(rms, 1.25 * rms_eager + std::ldexp(0x1p-23, std::ilogb(scale)));
 }
 

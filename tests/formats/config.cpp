@@ -1,4 +1,4 @@
-// Configurations that are right: values, defaults, and the fields that nobody read.
+// Valid configurations: values, defaults, and the list of unread fields.
 #include "formats/config.h"
 
 #include "formats/json.h"
@@ -20,7 +20,7 @@ TEST(Json, NumbersKeepTheirKind) {
   EXPECT_EQ(value[0].get<int64_t>(), INT64_MAX);
   EXPECT_EQ(value[1].get<int64_t>(), INT64_MIN);
   EXPECT_TRUE(value[2].is_number_unsigned());
-  EXPECT_TRUE(value[3].is_number_float());  // as tokenizers write "no limit"
+  EXPECT_TRUE(value[3].is_number_float());  // Tokenizers write "no limit" like this.
   EXPECT_TRUE(value[4].is_number_float());
   EXPECT_EQ(value[5], 0);
 }
@@ -52,7 +52,7 @@ TEST(Config, ReadsFields) {
   EXPECT_TRUE(refuses(ErrorCode::config, "\"ids[1]\" is 2, must be from 0 to 1", [&] { config.integers("ids", 0, 1); }));
 }
 
-TEST(Config, DefaultsStandForMissingAndNull) {
+TEST(Config, DefaultsReplaceMissingAndNull) {
   Config config = config_of(R"({"none":null,"size":3})");
   for (const char* name : {"none", "missing"}) {
     EXPECT_EQ(config.integer_or(name, -5, 0, 10), -5);
@@ -63,7 +63,7 @@ TEST(Config, DefaultsStandForMissingAndNull) {
   EXPECT_EQ(config.integer_or("size", 0, 0, 10), 3);
 }
 
-TEST(Config, ListsWhatNobodyRead) {
+TEST(Config, ListsUnreadFields) {
   Config config = config_of(R"({"a":1,"b":{"c":1,"d":{"e":2,"f":3}},"g":null,"h":{"i":1},"j":{"k":1}})");
   config.integer("a", 0, 1);
   config.object("b").object("d").integer("e", 0, 9);
@@ -75,7 +75,7 @@ TEST(Config, ListsWhatNobodyRead) {
   EXPECT_EQ(names, (std::vector<std::string>{"b.c=1", "b.d.f=3", R"(h={"i":1})"}));
 }
 
-TEST(Config, CopiesShareWhatWasRead) {
+TEST(Config, CopiesShareTheListOfReadFields) {
   Config config = config_of(R"({"a":1})");
   Config copy = config;
   copy.integer("a", 0, 1);

@@ -1,4 +1,4 @@
-// Directories: what is opened, what is written and what is left when writing fails.
+// Directories: which files are opened and written, and what remains after a failed write.
 #include "formats/directory.h"
 
 #include <sys/resource.h>
@@ -42,18 +42,18 @@ TEST(Directory, MappedFilesMove) {
   EXPECT_EQ(one.size(), 0u);
 }
 
-TEST(Directory, RefusesWhatIsNoRegularFile) {
+TEST(Directory, RejectsEntriesThatAreNotRegularFiles) {
   TemporaryDirectory home;
   Directory directory(home.path());
   ASSERT_EQ(::mkdir((home / "folder").c_str(), 0700), 0);
   ASSERT_EQ(::mkfifo((home / "pipe").c_str(), 0600), 0);
   EXPECT_TRUE(refuses(ErrorCode::file, "not a regular file", [&] { directory.map("folder"); }));
-  EXPECT_TRUE(refuses(ErrorCode::file, "not a regular file", [&] { directory.map("pipe"); }));  // and does not wait for a writer
+  EXPECT_TRUE(refuses(ErrorCode::file, "not a regular file", [&] { directory.map("pipe"); }));  // Does not wait for a writer.
   EXPECT_TRUE(refuses(ErrorCode::file, "cannot be opened", [&] { directory.map("missing"); }));
   EXPECT_TRUE(refuses(ErrorCode::file, "cannot be opened as a directory", [&] { Directory(home.path() + "/none"); }));
 }
 
-TEST(Directory, RefusesTextThatIsTooLong) {
+TEST(Directory, RejectsTextThatIsTooLong) {
   TemporaryDirectory home;
   home.put("a", "contents");
   EXPECT_TRUE(refuses(ErrorCode::file, "has 8 bytes, at most 7", [&] { Directory(home.path()).read_text("a", 7); }));
@@ -65,7 +65,7 @@ TEST(Directory, MessagesShowStrangeNames) {
   EXPECT_TRUE(refuses(ErrorCode::file, "aaa...\"", [&] { Directory(home.path()).map(std::string(200, 'a')); }));
 }
 
-TEST(Directory, WritesAppearWhole) {
+TEST(Directory, WritesAreAtomic) {
   TemporaryDirectory home;
   Directory directory(home.path());
   directory.write("a", "first");
@@ -78,7 +78,7 @@ TEST(Directory, WritesAppearWhole) {
     next.commit();
   }
   EXPECT_EQ(home.get("a"), "second");
-  EXPECT_EQ(before.text(), "first");  // whoever reads the old file goes on with it
+  EXPECT_EQ(before.text(), "first");  // An open mapping keeps the contents of the old file.
   EXPECT_EQ(files_in(home), 1u);
 }
 

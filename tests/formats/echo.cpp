@@ -22,9 +22,9 @@ void echo_safetensors(const Directory& from, const Directory& to, const std::str
   write_safetensors(to, name, tensors, file.metadata());
 }
 
-// In the order of names: what the Python side splits has its tensors in this order too.
+// Writes tensors in the order of names; the Python side of the test splits them in the same order.
 void echo_weights(const Directory& from, const Directory& to, uint64_t max_shard_bytes) {
-  Weights weights(from);
+  WeightFiles weights(from);
   std::vector<TensorView> tensors;
   for (size_t i = 0; i < weights.size(); ++i) tensors.push_back(weights.at(i).tensor);
   write_weights(to, tensors, Metadata{{"format", "pt"}}, max_shard_bytes);

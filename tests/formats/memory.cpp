@@ -1,5 +1,5 @@
-// R18: files that are right, or wrong only at their end, and made to take as much memory as they can: reading
-// takes less than twice the header and 1 MiB.
+// R18: files that are valid, or invalid only at their end, and designed to take as much memory as possible. Reading takes
+// less memory than twice the header plus 1 MiB.
 #include "formats/json.h"
 #include "formats/safetensors.h"
 #include "formats/shard_index.h"
@@ -11,10 +11,10 @@ namespace {
 constexpr size_t kEntries = 200'000;
 constexpr size_t kMiB = 1u << 20;
 
-// Names as short as they can be while they differ.
+// Distinct names that are as short as possible.
 std::string short_name(size_t i) {
   std::string out;
-  do out += static_cast<char>('#' + i % 57);  // neither quote nor backslash is among them
+  do out += static_cast<char>('#' + i % 57);  // The range excludes quotes and backslashes.
   while (i /= 57);
   return out;
 }
@@ -95,15 +95,15 @@ TEST(Memory, IndexOfManyFiles) {
   EXPECT_LE(peak_bytes(), 2 * text.size() + kMiB);
 }
 
-// Values in memory are larger than their text, so that the bound is on all of it: twice the longest text.
+// Parsed values are larger than their text, so the bound is absolute: twice the size limit of a text.
 TEST(Memory, ConfigsOfManyValues) {
-  for (std::string_view piece : {"[],", "{},", R"({"":{}},)", R"({"":""},)", "\"\\n2345678901234567\",", "0,"}) {
+  for (std::string_view value : {"[],", "{},", R"({"":{}},)", R"({"":""},)", "\"\\n2345678901234567\",", "0,"}) {
     std::string text = "[";
-    for (size_t i = 0; i < kConfigLimits.values / (piece.find(":") == piece.npos ? 1 : 2) - 2; ++i) text += piece;
+    for (size_t i = 0; i < kConfigLimits.values / (value.find(":") == value.npos ? 1 : 2) - 2; ++i) text += value;
     text += "0]";
     reset_peak();
-    EXPECT_NO_THROW(parse_json(text, "config.json")) << piece;
-    EXPECT_LE(peak_bytes(), 2 * kConfigLimits.bytes + kMiB) << piece;
+    EXPECT_NO_THROW(parse_json(text, "config.json")) << value;
+    EXPECT_LE(peak_bytes(), 2 * kConfigLimits.bytes + kMiB) << value;
   }
 }
 

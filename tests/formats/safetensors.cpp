@@ -1,4 +1,4 @@
-// Safetensors files that are right: what the reader hands out, what the writer writes.
+// Valid safetensors files: results of the reader and bytes of the writer.
 #include "formats/safetensors.h"
 
 #include <cstring>
@@ -14,7 +14,7 @@ std::span<const std::byte> bytes(std::string_view text) { return std::as_bytes(s
 
 std::string text_of(const TensorView& tensor) { return {reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size()}; }
 
-TEST(Safetensors, HandsOutViews) {
+TEST(Safetensors, ReturnsViews) {
   std::string header =
       R"({"b":{"data_offsets":[0,4],"shape":[2,1],"dtype":"F16"}, "__metadata__":{"format":"pt","n":"\u00e9"},)"
       R"("a":{"dtype":"U8","shape":[],"data_offsets":[4,5]},"\"\ud83d\ude00":{"dtype":"I64","shape":[3, 0],"data_offsets":[5,5]}} )";
@@ -36,7 +36,7 @@ TEST(Safetensors, HandsOutViews) {
 }
 
 // The Python package reads all of these.
-TEST(Safetensors, TakesUnusualFiles) {
+TEST(Safetensors, AcceptsUnusualFiles) {
   for (std::string header :
        {std::string("{}"), std::string("{ \n\t\r}"), std::string(R"({"__metadata__":null})"), std::string(R"({"__metadata__":{}})")})
     EXPECT_EQ(Safetensors(with_length(header), "file").size(), 0u) << header;
@@ -49,21 +49,21 @@ TEST(Safetensors, TakesUnusualFiles) {
   EXPECT_EQ(Safetensors(with_length(R"({"x":{"dtype":"U8","shape":[0,9223372036854775807],"data_offsets":[0,0]}})"), "file").size(), 1u);
 }
 
-TEST(Safetensors, KnowsEveryDtype) {
+TEST(Safetensors, ReadsEveryDtype) {
   struct {
     const char* name;
     unsigned bits;
-  } rows[] = {{"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"U8", 8},          {"I8", 8},
-              {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
-              {"U16", 16},    {"F16", 16},    {"BF16", 16},   {"I32", 32},        {"U32", 32},        {"F32", 32},
-              {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64}};
-  for (const auto& row : rows) {
-    size_t size = row.bits;  // of eight elements
+  } dtypes[] = {{"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"U8", 8},          {"I8", 8},
+                {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
+                {"U16", 16},    {"F16", 16},    {"BF16", 16},   {"I32", 32},        {"U32", 32},        {"F32", 32},
+                {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64}};
+  for (const auto& dtype : dtypes) {
+    size_t size = dtype.bits;  // Size of eight elements in bytes.
     std::string header =
-        std::string(R"({"x":{"dtype":")") + row.name + R"(","shape":[8],"data_offsets":[0,)" + std::to_string(size) + "]}}";
+        std::string(R"({"x":{"dtype":")") + dtype.name + R"(","shape":[8],"data_offsets":[0,)" + std::to_string(size) + "]}}";
     std::string file = with_length(header, std::string(size, 'a'));
     Safetensors tensors(file, "file");
-    EXPECT_STREQ(dtype_name(tensors.tensor(0).dtype), row.name);
+    EXPECT_STREQ(dtype_name(tensors.tensor(0).dtype), dtype.name);
     EXPECT_EQ(tensors.tensor(0).data.size(), size);
   }
 }
@@ -84,7 +84,7 @@ TEST(Safetensors, FindsAmongMany) {
   }
 }
 
-// Bytes of the Python package, version 0.8.0, for the same tensors.
+// Expected bytes come from the Python package, version 0.8.0.
 TEST(SafetensorsWriter, WritesTheBytesOfThePackage) {
   TemporaryDirectory home;
   Directory directory(home.path());
@@ -107,7 +107,7 @@ Metadata numbered(size_t count) {
   return out;
 }
 
-TEST(SafetensorsWriter, RefusesWhatItCouldNotRead) {
+TEST(SafetensorsWriter, RejectsWhatTheReaderWouldReject) {
   TemporaryDirectory home;
   Directory directory(home.path());
   auto write = [&](std::vector<TensorView> tensors, Metadata metadata = {}) {
@@ -115,7 +115,7 @@ TEST(SafetensorsWriter, RefusesWhatItCouldNotRead) {
   };
   TensorView good{"x", Dtype::U8, {4}, bytes("abcd")};
   EXPECT_TRUE(refuses(ErrorCode::format, "given twice", write({good, good})));
-  EXPECT_TRUE(refuses(ErrorCode::format, "keeps metadata", write({{"__metadata__", Dtype::U8, {4}, bytes("abcd")}})));
+  EXPECT_TRUE(refuses(ErrorCode::format, "reserves for metadata", write({{"__metadata__", Dtype::U8, {4}, bytes("abcd")}})));
   EXPECT_TRUE(refuses(ErrorCode::format, "has 4 bytes", write({{"x", Dtype::U8, {5}, bytes("abcd")}})));
   EXPECT_TRUE(refuses(ErrorCode::format, "has 4 bytes", write({{"x", Dtype::U8, {-4}, bytes("abcd")}})));
   EXPECT_TRUE(refuses(ErrorCode::format, "has 4 bytes", write({{"x", Dtype::F4, {9}, bytes("abcd")}})));
@@ -128,7 +128,7 @@ TEST(SafetensorsWriter, RefusesWhatItCouldNotRead) {
   EXPECT_EQ(directory.names().size(), 0u);
 }
 
-TEST(SafetensorsWriter, RandomTensorsSurvive) {
+TEST(SafetensorsWriter, RandomTensorsRoundTrip) {
   std::mt19937 random(1);
   for (int round = 0; round < 50; ++round) {
     TemporaryDirectory home;
@@ -159,7 +159,8 @@ TEST(SafetensorsWriter, RandomTensorsSurvive) {
       EXPECT_EQ(read.shape, tensor.shape);
       EXPECT_EQ(text_of(read), text_of(tensor));
       if (dtype_bits(read.dtype) >= 8) {
-        EXPECT_EQ(reinterpret_cast<uintptr_t>(read.data.data()) % (dtype_bits(read.dtype) / 8), 0u);  // the mapping starts at a page
+        EXPECT_EQ(reinterpret_cast<uintptr_t>(read.data.data()) % (dtype_bits(read.dtype) / 8),
+                  0u);  // The mapping starts at a page boundary.
       }
     }
   }

@@ -1,4 +1,4 @@
-// Weights in one file and in several: one table, the names of Transformers, nothing left of earlier saves.
+// Weights in one file and in several: read as one table, written with the names of Transformers, and earlier saves removed.
 #include "formats/shards.h"
 
 #include "formats/support.h"
@@ -20,13 +20,13 @@ TEST(Shards, OneFileIfAllFits) {
   Directory directory(home.path());
   write_weights(directory, letters({6, 4}), std::nullopt, 10);
   EXPECT_EQ(directory.names(), std::vector<std::string>{"model.safetensors"});
-  Weights weights(directory);
+  WeightFiles weights(directory);
   EXPECT_EQ(weights.size(), 2u);
   EXPECT_EQ(weights.find("b")->tensor.data.size(), 4u);
   EXPECT_FALSE(weights.find("c"));
 }
 
-// Sizes and names as huggingface_hub splits them; tests/formats_py compares with it.
+// Expected sizes and names are those of huggingface_hub; tests/formats_py compares with it.
 TEST(Shards, SeveralFilesAndAnIndex) {
   TemporaryDirectory home;
   Directory directory(home.path());
@@ -46,16 +46,16 @@ TEST(Shards, SeveralFilesAndAnIndex) {
   }
 }
 )");
-  std::optional<Weights::Located> found;
+  std::optional<WeightFiles::MappedTensor> found;
   {
-    Weights weights(directory);
+    WeightFiles weights(directory);
     ASSERT_EQ(weights.size(), 6u);
     for (size_t i = 0; i < weights.size(); ++i) EXPECT_EQ(weights.at(i).tensor.name, std::string(1, static_cast<char>('a' + i)));
     found = weights.find("b");
   }
   ASSERT_TRUE(found);
   EXPECT_EQ(found->tensor.data.size(), 20u);
-  EXPECT_EQ(found->tensor.data[19], std::byte{'d'});  // the file stays mapped while somebody holds it
+  EXPECT_EQ(found->tensor.data[19], std::byte{'d'});  // The file stays mapped while a tensor of it exists.
   EXPECT_TRUE(found->file->path().ends_with("model-00001-of-00003.safetensors"));
 }
 
@@ -67,16 +67,16 @@ TEST(Shards, EarlierSavesAreRemoved) {
   write_weights(directory, letters({6, 6, 6}), std::nullopt, 10);
   write_weights(directory, letters({6, 6}), std::nullopt, 10);
   EXPECT_EQ(directory.names().size(), 5u);
-  EXPECT_EQ(Weights(directory).size(), 2u);
+  EXPECT_EQ(WeightFiles(directory).size(), 2u);
   write_weights(directory, letters({6}), std::nullopt, 10);
   EXPECT_EQ(directory.names().size(), 3u);
-  EXPECT_EQ(Weights(directory).size(), 1u);
+  EXPECT_EQ(WeightFiles(directory).size(), 1u);
   write_weights(directory, letters({6, 6, 6, 6}), std::nullopt, 10);
-  EXPECT_EQ(Weights(directory).size(), 4u);
+  EXPECT_EQ(WeightFiles(directory).size(), 4u);
   EXPECT_TRUE(directory.has("model-notes.txt"));
 }
 
-TEST(Shards, ATensorGivenTwiceIsRefusedBeforeAnythingIsWritten) {
+TEST(Shards, RepeatedTensorsAreRejectedBeforeAnythingIsWritten) {
   TemporaryDirectory home;
   Directory directory(home.path());
   std::vector<TensorView> tensors = letters({6, 6});
@@ -91,7 +91,7 @@ TEST(Shards, ReadsAnIndexOfOlderVersions) {
   for (const char* metadata :
        {R"("metadata":{"total_size":4.0},)", R"("metadata":{},)", R"("metadata":{"by":["me",{"n":1}],"total_size":4},)", ""}) {
     home.put("model.safetensors.index.json", std::string("{") + metadata + R"("weight_map":{"x":"\u0061.safetensors"}})");
-    EXPECT_EQ(Weights(Directory(home.path())).size(), 1u) << metadata;
+    EXPECT_EQ(WeightFiles(Directory(home.path())).size(), 1u) << metadata;
   }
 }
 
@@ -99,25 +99,25 @@ TEST(Shards, OneFileUnderTwoSpellings) {
   TemporaryDirectory home;
   home.put("a.safetensors", with_length("{" + entry("\"x\"", 0, 2) + "," + entry("\"y\"", 2, 2) + "}", "abcd"));
   home.put("model.safetensors.index.json", R"({"weight_map":{"x":"a.safetensors","y":"\u0061.safetensors"}})");
-  EXPECT_EQ(Weights(Directory(home.path())).size(), 2u);
+  EXPECT_EQ(WeightFiles(Directory(home.path())).size(), 2u);
 }
 
-TEST(Shards, SaysWhatToDoWithoutSafetensors) {
+TEST(Shards, TellsHowToConvertAPickle) {
   TemporaryDirectory home;
   Directory directory(home.path());
-  EXPECT_TRUE(refuses(ErrorCode::file, "neither model.safetensors", [&] { Weights{directory}; }));
+  EXPECT_TRUE(refuses(ErrorCode::file, "neither model.safetensors", [&] { WeightFiles{directory}; }));
   home.put("pytorch_model.bin", "");
-  EXPECT_TRUE(refuses(ErrorCode::file, "save_pretrained", [&] { Weights{directory}; }));
+  EXPECT_TRUE(refuses(ErrorCode::file, "save_pretrained", [&] { WeightFiles{directory}; }));
   home.put("pytorch_model.bin.index.json", "");
   std::filesystem::remove(home / "pytorch_model.bin");
-  EXPECT_TRUE(refuses(ErrorCode::file, "a pickle", [&] { Weights{directory}; }));
+  EXPECT_TRUE(refuses(ErrorCode::file, "a pickle", [&] { WeightFiles{directory}; }));
 }
 
-TEST(Shards, RefusesTwoModels) {
+TEST(Shards, RejectsTwoModels) {
   TemporaryDirectory home;
   home.put("model.safetensors", with_length("{}"));
   home.put("model.safetensors.index.json", "{}");
-  EXPECT_TRUE(refuses(ErrorCode::format, "there are both", [&] { Weights{Directory(home.path())}; }));
+  EXPECT_TRUE(refuses(ErrorCode::format, "there are both", [&] { WeightFiles{Directory(home.path())}; }));
 }
 
 }  // namespace

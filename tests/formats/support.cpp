@@ -11,13 +11,13 @@
 
 namespace {
 
-std::atomic<size_t> live{0}, most{0}, start{0};
+std::atomic<size_t> live{0}, peak{0}, start{0};
 
 void* counted(size_t size) {
   void* memory = std::malloc(size);
   if (!memory) throw std::bad_alloc();
   size_t now = live += malloc_usable_size(memory);
-  for (size_t seen = most; now > seen && !most.compare_exchange_weak(seen, now);) continue;
+  for (size_t seen = peak; now > seen && !peak.compare_exchange_weak(seen, now);) continue;
   return memory;
 }
 
@@ -37,8 +37,8 @@ void operator delete[](void* memory, size_t) noexcept { uncounted(memory); }
 
 namespace tenon::formats {
 
-void reset_peak() { start = most = live.load(); }
-size_t peak_bytes() { return most - start; }
+void reset_peak() { start = peak = live.load(); }
+size_t peak_bytes() { return peak - start; }
 
 TemporaryDirectory::TemporaryDirectory() {
   std::string pattern = (std::filesystem::temp_directory_path() / "tenon-formats-XXXXXX").string();

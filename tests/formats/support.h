@@ -1,5 +1,5 @@
-// What the tests of files share: directories that vanish, files by hand, refusals by code and text, and the
-// memory that operator new hands out.
+// Shared helpers of the tests of file formats: temporary directories, hand-written files, checks of errors by code and
+// message, and the peak of memory allocated by operator new.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,27 +25,27 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
-// A safetensors file of this header, with its length before it.
+// Returns a safetensors file with this header, preceded by its length.
 std::string with_length(std::string_view header, std::string_view data = "");
-// {"name":{"dtype":"U8","shape":[n],"data_offsets":[begin,begin+n]}} without the braces around it
+// Returns "name":{"dtype":"U8","shape":[n],"data_offsets":[begin,begin+n]}.
 std::string entry(std::string_view quoted_name, size_t begin, size_t n);
 
-// The most that operator new had handed out since `reset_peak`, beyond what it had then.
+// Peak of bytes allocated by operator new since `reset_peak`, relative to the amount allocated at that time.
 void reset_peak();
 size_t peak_bytes();
 
 template <class Action>
-testing::AssertionResult refuses(ErrorCode code, std::string_view piece, Action&& action) {
+testing::AssertionResult refuses(ErrorCode code, std::string_view message, Action&& action) {
   try {
     action();
   } catch (const UserError& error) {
     std::string text = error.what();
-    if (error.code() == code && text.find(piece) != std::string::npos) return testing::AssertionSuccess();
-    return testing::AssertionFailure() << "refused, but with: " << text;
+    if (error.code() == code && text.find(message) != std::string::npos) return testing::AssertionSuccess();
+    return testing::AssertionFailure() << "rejected, but with: " << text;
   } catch (const std::exception& error) {
     return testing::AssertionFailure() << "another exception: " << error.what();
   }
-  return testing::AssertionFailure() << "not refused";
+  return testing::AssertionFailure() << "not rejected";
 }
 
 }  // namespace tenon::formats

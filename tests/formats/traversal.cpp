@@ -1,5 +1,5 @@
-// R20: names and links that lead out of the model directory, where a canary lies that is a good model. Nothing
-// may read it: every way ends in UserError(file), or UserError(format) where an index names what is no safetensors file.
+// R20: names and links that lead out of the model directory to a valid model, the canary. It must never be read: every
+// attempt throws UserError(file), or UserError(format) if an index names a file that is not a safetensors file.
 #include <sys/stat.h>
 
 #include "formats/shards.h"
@@ -10,7 +10,7 @@ namespace {
 
 const std::string kCanary = with_length("{" + entry("\"x\"", 0, 6) + "}", "canary");
 
-// Beside the model directory lie "canary.safetensors" and a folder "beside" with another one.
+// The parent of the model directory contains "canary.safetensors" and a folder "beside" with another canary.
 class Traversal : public testing::Test {
  protected:
   Traversal() {
@@ -104,7 +104,7 @@ std::vector<std::string> leading_out(const std::string& home) {
   };
 }
 
-// What an index says, written plainly and all in escapes: two cases a name.
+// Each name occurs in an index twice: written plainly and entirely in escapes.
 TEST_F(Traversal, NamesInAnIndex) {
   std::filesystem::create_symlink(home_ / "beside", home_ / "model/link");
   home_.put("model/a.safetensors", with_length("{}"));
@@ -115,7 +115,7 @@ TEST_F(Traversal, NamesInAnIndex) {
       home_.put("model/model.safetensors.index.json", R"({"weight_map":{"x":")" + text + "\"}}");
       bool ending = name.ends_with(".safetensors");
       EXPECT_TRUE(refuses(ending ? ErrorCode::file : ErrorCode::format, ending ? "only plain names" : "must be safetensors files", [&] {
-        Weights(this->model());
+        WeightFiles(this->model());
       })) << name;
     }
   EXPECT_GE(cases, 100);
@@ -162,7 +162,7 @@ TEST_F(Traversal, Links) {
       if (shard) home_.put("model/model.safetensors.index.json", R"({"weight_map":{"x":"shard.safetensors"}})");
       auto open = [&] {
         if (std::string_view(name) == "config.json") model().read_text("config.json", 1u << 20);
-        else Weights(this->model());
+        else WeightFiles(this->model());
       };
       EXPECT_TRUE(refuses(ErrorCode::file, "--local-dir", open)) << name << " -> " << target;
       std::filesystem::remove(home_ / "model" / name);
@@ -170,25 +170,25 @@ TEST_F(Traversal, Links) {
     }
 }
 
-// A second name of the same file is a regular file, and whoever could make it could copy the file.
+// A hard link is a regular file; a user who can create one could also copy the file.
 TEST_F(Traversal, HardLinksAreFiles) {
   std::filesystem::create_hard_link(home_ / "canary.safetensors", home_ / "model/model.safetensors");
-  EXPECT_EQ(Weights(model()).size(), 1u);
+  EXPECT_EQ(WeightFiles(model()).size(), 1u);
 }
 
 TEST_F(Traversal, FoldersAndPipesAsShards) {
   home_.put("model/model.safetensors.index.json", R"({"weight_map":{"x":"shard.safetensors"}})");
   std::filesystem::create_directory(home_ / "model/shard.safetensors");
-  EXPECT_TRUE(refuses(ErrorCode::file, "not a regular file", [&] { Weights(this->model()); }));
+  EXPECT_TRUE(refuses(ErrorCode::file, "not a regular file", [&] { WeightFiles(this->model()); }));
   std::filesystem::remove(home_ / "model/shard.safetensors");
   ASSERT_EQ(::mkfifo((home_ / "model/shard.safetensors").c_str(), 0600), 0);
-  EXPECT_TRUE(refuses(ErrorCode::file, "not a regular file", [&] { Weights(this->model()); }));
+  EXPECT_TRUE(refuses(ErrorCode::file, "not a regular file", [&] { WeightFiles(this->model()); }));
 }
 
 TEST_F(Traversal, TheDirectoryItselfMayBeALink) {
   home_.put("model/model.safetensors", kCanary);
   std::filesystem::create_symlink(home_ / "model", home_ / "alias");
-  EXPECT_EQ(Weights(Directory(home_.path() + "/alias")).size(), 1u);
+  EXPECT_EQ(WeightFiles(Directory(home_.path() + "/alias")).size(), 1u);
 }
 
 }  // namespace

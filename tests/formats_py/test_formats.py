@@ -1,5 +1,5 @@
-"""Files of models against the Python packages, byte by byte in both directions. TENON_FORMATS_ECHO names formats_echo,
-which reads a file and writes it again."""
+"""Compares model files with those of the Python packages, byte by byte in both directions. TENON_FORMATS_ECHO is the path of
+formats_echo, which reads a file and writes it again."""
 import ctypes
 import json
 import os
@@ -16,7 +16,7 @@ import torch
 import transformers
 
 ECHO = os.environ.get("TENON_FORMATS_ECHO", "formats_echo")
-# As the package calls them, with the bytes of one element. F4 has two elements a byte, and the package counts bytes.
+# Names of the package and bytes per element. F4 packs two elements into a byte, and the package counts bytes.
 DTYPES = {"bool": 1, "uint8": 1, "int8": 1, "float8_e5m2": 1, "float8_e4m3fn": 1, "float8_e8m0fnu": 1, "float8_e4m3fnuz": 1,
           "float8_e5m2fnuz": 1, "float4_e2m1fn_x2": 1, "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4,
           "float32": 4, "complex64": 8, "float64": 8, "int64": 8, "uint64": 8}
@@ -36,7 +36,7 @@ def folders(tmp_path):
 
 
 def package_bytes(tensors, metadata):
-    """tensors: name -> (type, shape, bytes)."""
+    """Serializes tensors, a map from name to (dtype, shape, bytes), with the Python package."""
     keep = [ctypes.create_string_buffer(data, max(len(data), 1)) for _, _, data in tensors.values()]
     specs = {name: safetensors.TensorSpec(dtype=kind, shape=shape, data_ptr=ctypes.addressof(buffer), data_len=len(data))
              for (name, (kind, shape, data)), buffer in zip(tensors.items(), keep)}
@@ -67,7 +67,7 @@ def same_again(folders, written):
 def test_random_files_come_back(folders, seed):
     rng = random.Random(seed)
     metadata = rng.choice([None, {}, {"format": "pt"}, {rng.choice(NAMES) + str(i): rng.choice(NAMES) for i in range(5)}])
-    # Without tensors the package writes no JSON for {}: '{},"__metadata__":{}}', which it cannot read itself.
+    # The package writes invalid JSON if there are no tensors: '{},"__metadata__":{}}', which it cannot read itself.
     tensors = random_tensors(rng) or {"x": ("uint8", [0], b"")}
     same_again(folders, package_bytes(tensors, metadata))
 
@@ -112,8 +112,8 @@ def test_files_of_numpy(folders):
     assert all(numpy.array_equal(read[name], tensor) and read[name].dtype == tensor.dtype for name, tensor in tensors.items())
 
 
-def test_other_layouts_are_read_and_put_in_order(folders):
-    """Files of other writers: tensors in any order, fields in any order, space in between."""
+def test_other_layouts_are_read_and_sorted(folders):
+    """Files of other writers may have tensors and fields in any order, and whitespace between them."""
     source, target = folders
     header = b'{"b" : {"data_offsets":[0,1], "shape":[1],\n"dtype":"U8"},"__metadata__":{"k":"v"},"a":{"dtype":"F32","shape":[],"data_offsets":[1,5]}}'
     (source / "f").write_bytes(struct.pack("<Q", len(header)) + header + b"abcde")
@@ -136,7 +136,7 @@ def flip(rng, data):
             data[at] ^= 1 << rng.randrange(8)
         if len(data) < 16:
             return bytes(data)
-    if rng.random() < 0.8:  # or nothing but the length would be found wrong
+    if rng.random() < 0.8:  # Otherwise most files would only be rejected for their length.
         end = data.rfind(b"}}")
         if end > 8:
             data[:8] = struct.pack("<Q", end + 2 - 8)
@@ -144,8 +144,8 @@ def flip(rng, data):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_the_package_refuses_is_refused(folders, seed):
-    """Damaged files: ours takes none that the package refuses, and refuses with an error that has a code."""
+def test_rejects_what_the_package_rejects(folders, seed):
+    """Damaged files: Tenon accepts none that the package rejects, and its errors have a code."""
     source, target = folders
     rng = random.Random(1000 + seed)
     tensors = {name: ("uint8", [n], bytes(n)) for name, n in (("a", 2), ("b", 0), ("c", 3))}
@@ -155,11 +155,11 @@ def test_what_the_package_refuses_is_refused(folders, seed):
         run = echo("safetensors", source, target, "f")
         try:
             safetensors.deserialize(damaged)
-            taken = True
+            accepted = True
         except safetensors.SafetensorError:
-            taken = False
+            accepted = False
         assert run.returncode == 0 or run.stderr.startswith("[format]"), run.stderr
-        assert taken or run.returncode == 1, damaged
+        assert accepted or run.returncode == 1, damaged
 
 
 def model_of(tmp_path, split):
@@ -172,10 +172,10 @@ def model_of(tmp_path, split):
 
 @pytest.mark.parametrize("split", [10**9, 20000, 9000, 1000])
 def test_models_of_transformers(tmp_path, folders, split):
-    """What save_pretrained writes is read, and written again it is the same directory."""
+    """A directory of save_pretrained is read, and writing it again produces the same files."""
     source, target = folders
     model = model_of(tmp_path / "saved", split)
-    # save_pretrained splits in the order of the state dict; echo knows the order of names only.
+    # save_pretrained splits in the order of the state dict, formats_echo in the order of names.
     ordered = dict(sorted(model.state_dict().items()))
     model.save_pretrained(source, max_shard_size=split, state_dict=ordered)
     run = echo("weights", source, target, split)
@@ -196,7 +196,7 @@ JSON = ["{}", "[]", "0", "-0", '"\\u00e9\\ud83d\\ude00"', '{"a":{"b":[1,2.5,-3e-
 
 
 @pytest.mark.parametrize("text", JSON)
-def test_json_means_the_same(folders, text):
+def test_json_has_the_same_meaning(folders, text):
     source, target = folders
     (source / "config.json").write_text(text)
     run = echo("json", source, target, "config.json")

@@ -1,4 +1,4 @@
-// What a user's program looks like: built against the installed package alone.
+// A user's program, built against the installed package alone.
 #include <tenon/compile.h>
 #include <tenon/inspect.h>
 #include <torch/torch.h>
@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-// Files in this process that are an OpenMP runtime. Two of them would fight over the cores.
+// Returns the OpenMP runtimes loaded in this process. Two of them would oversubscribe the cores.
 std::set<std::string> openmp_runtimes() {
   std::set<std::string> found;
   std::ifstream maps("/proc/self/maps");
@@ -28,7 +28,7 @@ int main() {
     if (!torch::equal(fast(x), model->forward(x))) return 1;
   }
   auto chain = tenon::compile([](const torch::Tensor& x) { return torch::relu(x * 2 + 1); });
-  for (int i = 0; i < 4; ++i) {  // large enough for threads
+  for (int i = 0; i < 4; ++i) {  // Large enough for several threads.
     auto x = torch::randn({1 << 20});
     if (!torch::allclose(chain(x), torch::relu(x * 2 + 1))) return 1;
   }

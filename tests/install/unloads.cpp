@@ -1,4 +1,4 @@
-// Opens a library with a compiled function, closes it, and goes on with the tensors that it made and changed.
+// Loads a library with a compiled function, unloads it, and continues to use the tensors that it created and modified.
 #include <dlfcn.h>
 #include <torch/torch.h>
 

@@ -1,4 +1,4 @@
-"""Models of every family at a tiny size, made by Transformers with fixed seeds."""
+"""Tiny models of every family, created by Transformers with fixed seeds."""
 import torch
 import transformers as t
 
@@ -29,7 +29,7 @@ OTHERS = {
                                                                          layer_type="basic", num_labels=5)),
 }
 ALL = {**CAUSAL, **OTHERS}
-# 768 wide, 12 layers deep; ResNet-50.
+# Real sizes: 768 wide, 12 layers; ResNet-50.
 WIDE = dict(hidden_size=768, intermediate_size=2048, num_hidden_layers=12, num_attention_heads=12, num_key_value_heads=4, vocab_size=32000,
             max_position_embeddings=1024, bos_token_id=1, eos_token_id=2)
 REAL = {
@@ -45,7 +45,7 @@ REAL = {
 
 
 def make(name, models=ALL, spread=0.15):
-    """The model with weights large enough for logits that differ."""
+    """Returns the model with weights large enough for distinct logits."""
     torch.manual_seed(sorted(models).index(name))
     model = models[name]().eval()
     with torch.no_grad():
@@ -69,7 +69,7 @@ def inputs(name, batch=3, length=17, image=32):
 
 
 def reference(model, given):
-    """Transformers' logits."""
+    """Returns the logits of Transformers."""
     names = {"input": "pixel_values" if given["input"].is_floating_point() else "input_ids", "mask": "attention_mask", "types": "token_type_ids"}
     with torch.no_grad():
         return model(**{names[k]: v for k, v in given.items()}).logits

@@ -1,4 +1,4 @@
-"""Our models against Transformers. TENON_MODELS_TOOL names models_tool."""
+"""Compares our models with Transformers. TENON_MODELS_TOOL is the path of models_tool."""
 import json
 import os
 import pathlib
@@ -22,7 +22,7 @@ def tool(*arguments):
 
 @pytest.fixture(scope="session")
 def saved(tmp_path_factory):
-    """name -> (directory, Transformers' model), made once."""
+    """Maps names to (directory, model of Transformers); each is created once."""
     made = {}
 
     def get(name):
@@ -36,13 +36,13 @@ def saved(tmp_path_factory):
 
 
 def errors(ours, theirs, exact):
-    """RMS of each against the f64 run, in that order."""
+    """Returns the RMS error of each result against the f64 run, in the given order."""
     rms = lambda x: (x.double() - exact).pow(2).mean().sqrt().item()
     return rms(ours), rms(theirs)
 
 
 def check_policy(ours, theirs, exact):
-    """Numeric policy 2: not much worse than eager by the f64 run."""
+    """Numeric policy 2: the error against the f64 run is not much larger than that of eager."""
     assert ours.shape == theirs.shape
     ulp = torch.finfo(theirs.dtype).eps * exact.abs().max().item()
     mine, eager = errors(ours, theirs, exact)
@@ -92,7 +92,7 @@ PROMPTS = [[5, 9, 11], list(range(3, 40)), [7], [20, 21], list(range(60, 90, 2))
 
 
 def their_tokens(model, prompts, **options):
-    """Transformers' generate over prompts filled up on the left."""
+    """Runs generate of Transformers on left-padded prompts."""
     length = max(map(len, prompts))
     ids = torch.tensor([[0] * (length - len(p)) + p for p in prompts])
     mask = torch.tensor([[0] * (length - len(p)) + [1] * len(p) for p in prompts])
@@ -116,24 +116,24 @@ def test_greedy(saved, tmp_path, name):
     directory, model = saved(name)
     alone = [{"prompts": [p], "max_new_tokens": 128, "stop": []} for p in PROMPTS]
     together = {"prompts": PROMPTS, "max_new_tokens": 128, "stop": []}
-    answers = generate(directory, tmp_path, [together, *alone])
+    results = generate(directory, tmp_path, [together, *alone])
     theirs = their_tokens(model, PROMPTS, max_new_tokens=128, do_sample=False)
-    assert answers[0]["rows"] == theirs
-    assert answers[0]["heard"] == theirs
-    for prompt, answer in zip(PROMPTS, answers[1:]):
-        assert answer["rows"] == their_tokens(model, [prompt], max_new_tokens=128, do_sample=False), prompt
+    assert results[0]["rows"] == theirs
+    assert results[0]["heard"] == theirs
+    for prompt, result in zip(PROMPTS, results[1:]):
+        assert result["rows"] == their_tokens(model, [prompt], max_new_tokens=128, do_sample=False), prompt
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2", "mistral"])
 def test_nothing_is_compiled_again(saved, tmp_path, name):
     directory, _ = saved(name)
-    pieces = [16, 32, 64, 128, 256]
-    warm = [{"prompts": [[5] * n] * rows, "max_new_tokens": 3, "stop": []} for rows in (1, 8) for n in (1, *pieces, *pieces)]
+    lengths = [16, 32, 64, 128, 256]
+    warm = [{"prompts": [[5] * n] * rows, "max_new_tokens": 3, "stop": []} for rows in (1, 8) for n in (1, *lengths, *lengths)]
     later = [{"prompts": [list(range(3, 3 + n))], "max_new_tokens": m, "stop": []} for n, m in ((1, 3), (2, 90), (13, 7), (50, 200), (90, 20))]
     later += [{"prompts": PROMPTS, "max_new_tokens": 150, "stop": []}, {"prompts": PROMPTS[::-1], "max_new_tokens": 9, "stop": []}]
     later += [{"prompts": [[7] * 390], "max_new_tokens": 100, "stop": []}, {"prompts": [[7] * n for n in range(1, 300, 40)], "max_new_tokens": 100, "stop": []}]
-    answers = generate(directory, tmp_path, warm + later)
-    before, after = answers[len(warm) - 1], answers[-1]
+    results = generate(directory, tmp_path, warm + later)
+    before, after = results[len(warm) - 1], results[-1]
     calls = after["decode"]["calls"] - before["decode"]["calls"]
     assert after["decode"]["answered"] - before["decode"]["answered"] == calls > 500
     for part in ("prefill", "decode"):
@@ -146,7 +146,7 @@ def test_nothing_is_compiled_again(saved, tmp_path, name):
 @pytest.mark.parametrize("options", [dict(sample=True, temperature=0.7), dict(sample=True, top_k=7), dict(sample=True, top_p=0.8),
                                      dict(repetition_penalty=1.3), dict(sample=True, temperature=1.3, top_k=20, top_p=0.9, repetition_penalty=1.1)])
 def test_settings(saved, tmp_path, options):
-    """Equal draws too: both sides use libtorch's generator in the same way."""
+    """Sampled tokens are equal too: both sides draw from libtorch's generator in the same order."""
     directory, model = saved("llama")
     ours = generate(directory, tmp_path, [{"prompts": PROMPTS[:4], "max_new_tokens": 40, "seed": 11, "stop": [], **options}])[0]["rows"]
     theirs = dict(options)
@@ -240,12 +240,12 @@ def test_real_size(tmp_path, name):
     rows = given["mask"].bool() if ours.dim() == 3 and "mask" in given else slice(None)
     check_policy(ours[rows], theirs[rows], exact[rows])
     if name in cases.CAUSAL:
-        answer = generate(directory, tmp_path, [{"prompts": PROMPTS, "max_new_tokens": 128, "stop": []}])[0]
-        assert answer["rows"] == their_tokens(model, PROMPTS, max_new_tokens=128, do_sample=False)
+        result = generate(directory, tmp_path, [{"prompts": PROMPTS, "max_new_tokens": 128, "stop": []}])[0]
+        assert result["rows"] == their_tokens(model, PROMPTS, max_new_tokens=128, do_sample=False)
 
 
 def test_own_family(tmp_path):
-    """examples/own_family.cpp, as a user would add a family."""
+    """Runs examples/own_family.cpp, which adds a family like a user would."""
     torch.manual_seed(1)
     config = transformers.OPTConfig(vocab_size=97, hidden_size=32, ffn_dim=64, num_hidden_layers=2, num_attention_heads=4, word_embed_proj_dim=32,
                                     max_position_embeddings=128, bos_token_id=1, eos_token_id=2)

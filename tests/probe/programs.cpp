@@ -1,4 +1,4 @@
-// Three programs that do not know of Tenon: probed with LD_PRELOAD.
+// Three programs that do not use Tenon. The probe is preloaded with LD_PRELOAD.
 #include <torch/script.h>
 #include <torch/torch.h>
 

@@ -1,4 +1,4 @@
-// Adam with amsgrad whose step counter is set back before each call: the numbers stay the same.
+// Adam with amsgrad whose step counter is reset before each call, so that its constants stay the same.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// A whole step with Adam, which computes with its step counter on the host.
+// A training step with Adam, which computes with its step counter on the host.
 #include "support/program.h"
 
 namespace tenon::test {
@@ -25,7 +25,7 @@ struct AdamStep : Program {
     }
     return all;
   }
-  std::string never_answered() override { return "the step counter changes a number each call"; }
+  std::string never_served() override { return "the step counter changes a constant in each call"; }
 };
 TENON_PROGRAM(AdamStep);
 

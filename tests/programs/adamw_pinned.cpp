@@ -1,4 +1,4 @@
-// AdamW on a small net, its step counter set back before each call.
+// AdamW on a small network whose step counter is reset before each call.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// Overlapping windows by as_strided and unfold, one of them written.
+// Overlapping windows from as_strided and unfold, one of them written.
 #include "support/program.h"
 
 namespace tenon::test {

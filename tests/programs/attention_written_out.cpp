@@ -1,4 +1,4 @@
-// Attention by hand over many keys: scaled and masked in several ways. Once a query may see no key at all.
+// Hand-written attention over many keys, with several scales and masks. One query may attend to no key at all.
 #include <limits>
 
 #include "support/program.h"

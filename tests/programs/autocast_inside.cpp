@@ -1,4 +1,4 @@
-// A scope of bfloat16 autocast inside the program; the loss is outside of it.
+// A scope of bfloat16 autocast inside the program; the loss is computed outside of it.
 #include <ATen/autocast_mode.h>
 
 #include "support/program.h"

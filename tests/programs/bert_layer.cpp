@@ -1,4 +1,4 @@
-// A BERT layer: attention written out, padding mask as an added bias, norms after the sums.
+// A BERT layer: hand-written attention, padding mask as an additive bias, post-norm.
 #include <cmath>
 
 #include "support/program.h"

@@ -12,7 +12,7 @@ struct BooleanMask : Program {
     return {h.index({in[0].slice(1, 0, 4) > 0}).pow(2), h.masked_select(h > 0).sum()};
   }
   Tensors state() override { return fc->parameters(); }
-  std::string never_answered() override { return "the shape depends on data"; }
+  std::string never_served() override { return "the shape depends on data"; }
 };
 TENON_PROGRAM(BooleanMask);
 

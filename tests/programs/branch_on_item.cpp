@@ -1,4 +1,4 @@
-// C4: the program splits at item() and goes on.
+// C4: item() breaks the graph, and capture continues after it.
 #include "support/program.h"
 
 namespace tenon::test {
@@ -14,7 +14,7 @@ struct BranchOnItem : Program {
     return {h};
   }
   Tensors state() override { return fc->parameters(); }
-  std::string never_answered() override { return "the branch needs the value on the host"; }
+  std::string never_served() override { return "the branch needs the value on the host"; }
 };
 TENON_PROGRAM(BranchOnItem);
 

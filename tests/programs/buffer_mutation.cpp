@@ -1,4 +1,4 @@
-// Running statistics kept by hand, written before and after they are read.
+// Hand-written running statistics that are written before and after they are read.
 #include "support/program.h"
 
 namespace tenon::test {

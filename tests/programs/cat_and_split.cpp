@@ -1,4 +1,4 @@
-// Taking tensors apart and putting them together.
+// Splits tensors and concatenates them again.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// A vector as a batch norm's weight, along the channels, and as a factor along the last dimension: one size fits both.
+// One vector used both as a batch norm's weight, along the channels, and as a factor along the last dimension of the same size.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// A convolution on memory in channels-last order: the strides of the results count.
+// A convolution in channels-last memory format: the strides of the results matter.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// A reentrant checkpoint: the backward runs the block again and differentiates that.
+// Reentrant checkpointing: the backward runs the block again and differentiates it.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// Clipping with tensors only: no value leaves the graph.
+// Gradient clipping with tensors only: no value is read on the host.
 #include "support/program.h"
 
 namespace tenon::test {

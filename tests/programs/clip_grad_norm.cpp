@@ -1,4 +1,4 @@
-// torch's own clipping returns the norm as a double.
+// libtorch's own gradient clipping, which returns the norm as a double.
 #include "support/program.h"
 
 namespace tenon::test {
@@ -17,7 +17,7 @@ struct ClipGradNorm : Program {
     return {loss};
   }
   Tensors state() override { return fc->parameters(); }
-  std::string never_answered() override { return "the norm is needed on the host"; }
+  std::string never_served() override { return "the norm is needed on the host"; }
 };
 TENON_PROGRAM(ClipGradNorm);
 

@@ -1,4 +1,4 @@
-// The same net called in train and in eval mode by turns.
+// The same network alternating between train and eval mode.
 #include "support/program.h"
 
 namespace tenon::test {

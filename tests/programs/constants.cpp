@@ -1,4 +1,4 @@
-// Constants made by ops inside the program.
+// Constants that factory ops create inside the program.
 #include "support/program.h"
 
 namespace tenon::test {

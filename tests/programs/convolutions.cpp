@@ -1,4 +1,4 @@
-// One dimension, transposed, dilated, in groups.
+// Convolutions: one-dimensional, transposed, dilated, grouped.
 #include "support/program.h"
 
 namespace tenon::test {

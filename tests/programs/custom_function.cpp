@@ -1,4 +1,4 @@
-// A custom autograd function with a number in saved_data and a backward that is not the derivative.
+// A custom autograd function with a constant in saved_data and a backward that is not the derivative.
 #include "support/program.h"
 
 namespace tenon::test {

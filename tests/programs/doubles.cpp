@@ -1,4 +1,4 @@
-// Everything in double, with conversions on the way in and out.
+// A program in double, with conversions of its inputs and results.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// Batched products in several spellings.
+// Batched matrix products through several APIs.
 #include "support/program.h"
 
 namespace tenon::test {

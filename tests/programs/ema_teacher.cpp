@@ -1,4 +1,4 @@
-// A training step that also moves an averaged copy of the weights.
+// A training step that also updates an exponential moving average of the weights.
 #include "support/program.h"
 
 namespace tenon::test {

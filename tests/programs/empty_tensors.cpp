@@ -1,4 +1,4 @@
-// Tensors with no elements, into a product, a cat and a sum.
+// Tensors without elements in a matrix product, a cat and a sum.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// An input with strides of zero, and one made by a slice with a step.
+// One input with zero strides, and one that is a slice with a step.
 #include "support/program.h"
 
 namespace tenon::test {

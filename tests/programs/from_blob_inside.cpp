@@ -1,4 +1,4 @@
-// A tensor over the program's own memory, made inside.
+// A tensor over memory of the program, created inside the call.
 #include "support/program.h"
 
 namespace tenon::test {
@@ -14,7 +14,7 @@ struct FromBlobInside : Program {
     return {fc->forward(in[0]) * view};
   }
   Tensors state() override { return fc->parameters(); }
-  std::string never_answered() override { return "from_blob makes a new tensor over host memory in each call"; }
+  std::string never_served() override { return "from_blob makes a new tensor over host memory in each call"; }
 };
 TENON_PROGRAM(FromBlobInside);
 

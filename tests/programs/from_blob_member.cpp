@@ -1,4 +1,4 @@
-// A tensor over the program's own memory that is kept; the memory changes between calls.
+// A persistent tensor over memory of the program, which changes between calls.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// A frozen layer below a trained one: it has no gradient and the graph must not make one.
+// A frozen layer below a trained one: it has no gradient, and the graph must not create one.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// A GPT-2 block: causal attention from one projection, gelu with tanh.
+// A GPT-2 block: causal attention with a fused QKV projection, tanh-approximated GELU.
 #include "support/program.h"
 
 namespace tenon::test {
@@ -13,9 +13,9 @@ struct Gpt2BlockNet : torch::nn::Module {
 
   torch::Tensor forward(torch::Tensor x) {
     auto batch = x.size(0), length = x.size(1);
-    auto parts = qkv->forward(norm1->forward(x)).split(16, 2);
-    for (auto& part : parts) part = part.view({batch, length, 2, 8}).transpose(1, 2);
-    auto a = torch::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0.0, /*is_causal=*/true);
+    auto split = qkv->forward(norm1->forward(x)).split(16, 2);
+    for (auto& t : split) t = t.view({batch, length, 2, 8}).transpose(1, 2);
+    auto a = torch::scaled_dot_product_attention(split[0], split[1], split[2], {}, 0.0, /*is_causal=*/true);
     x = x + out->forward(a.transpose(1, 2).contiguous().view({batch, length, 16}));
     return x + down->forward(torch::gelu(up->forward(norm2->forward(x)), "tanh"));
   }

@@ -1,4 +1,4 @@
-// Two backward passes inside, nobody clears the gradients.
+// Two backward passes inside the call that accumulate into gradients which are never cleared.
 #include "support/program.h"
 
 namespace tenon::test {

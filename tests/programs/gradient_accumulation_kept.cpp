@@ -1,4 +1,4 @@
-// The gradients are defined before the call and grow.
+// Gradients that are defined before the call and accumulate.
 #include "support/program.h"
 
 namespace tenon::test {

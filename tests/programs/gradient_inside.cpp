@@ -1,4 +1,4 @@
-// Gradients taken inside with autograd::grad and returned; .grad is not touched.
+// Gradients computed inside the call with autograd::grad and returned; .grad stays unchanged.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// A gradient of a gradient: create_graph, then a backward through it, all inside.
+// Second-order gradients: create_graph, then a backward through it, all inside the call.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// The gradient is taken inside with create_graph; the backward through it comes after the call.
+// The gradient is computed inside the call with create_graph; the backward through it runs after the call.
 #include "support/program.h"
 
 namespace tenon::test {

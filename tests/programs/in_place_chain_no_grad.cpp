@@ -11,14 +11,14 @@ struct InPlaceChainNoGrad : Program {
   }
   Tensors run(const Tensors& in) override {
     auto x = in[0];
-    auto row = x[1], columns = x.slice(1, 0, 8, 2), turned = x.t();
+    auto row = x[1], columns = x.slice(1, 0, 8, 2), transposed = x.t();
     row.mul_(2).add_(1);
     columns.sub_(row.slice(0, 0, 4).clone());
-    turned[3].copy_(x.sum(1));
+    transposed[3].copy_(x.sum(1));
     auto fresh = torch::zeros({4, 4});
     fresh.diagonal().fill_(2).add_(row.narrow(0, 0, 4));
     fresh.view({2, 8})[0].clamp_(-1, 1);
-    return {fresh, columns, turned.clone()};
+    return {fresh, columns, transposed.clone()};
   }
 };
 TENON_PROGRAM(InPlaceChainNoGrad);

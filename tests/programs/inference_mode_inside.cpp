@@ -1,4 +1,4 @@
-// A part runs in inference mode, the rest with gradients.
+// One segment runs in inference mode, the rest with gradients.
 #include "support/program.h"
 
 namespace tenon::test {
@@ -16,7 +16,7 @@ struct InferenceModeInside : Program {
     return {fc->forward(features.clone()), features};
   }
   Tensors state() override { return {frozen->weight, frozen->bias, fc->weight, fc->bias}; }
-  std::string never_answered() override { return "only some results are made in inference mode"; }
+  std::string never_served() override { return "only some results are made in inference mode"; }
 };
 TENON_PROGRAM(InferenceModeInside);
 

@@ -1,4 +1,4 @@
-// The second input is the transpose of the first; a write to one shows in the other.
+// The second input is the transpose of the first: a write to one is visible in the other.
 #include "support/program.h"
 
 namespace tenon::test {

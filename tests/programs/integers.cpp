@@ -1,4 +1,4 @@
-// Integers and bools: arithmetic, bits, comparisons, reductions.
+// Integers and bools: arithmetic, bitwise ops, comparisons, reductions.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// A hook on an intermediate changes the gradient that goes on.
+// A hook on an intermediate changes the gradient that flows further.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,5 +1,5 @@
-// Two results that need a reduction and a logarithm that does not: kernels keep the latter in one
-// result's memory, and must read it before that result is written.
+// Two results that need a reduction, and a logarithm that does not: kernels keep the logarithm in the buffer of one
+// result, and must read it before that result is written.
 #include "support/program.h"
 
 namespace tenon::test {

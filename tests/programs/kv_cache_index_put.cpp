@@ -1,4 +1,4 @@
-// Decoding: one token goes into the cache at a position that is a tensor.
+// Decoding: one token is written to the cache at a position that is a tensor.
 #include <cmath>
 
 #include "support/program.h"

@@ -1,4 +1,4 @@
-// Prefill: keys and values are copied into the front of a cache that is read back.
+// Prefill: keys and values are copied to the beginning of a cache and read back.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// The input is a leaf that wants a gradient.
+// The input is a leaf that requires grad.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// Factorisations and solves with gradients.
+// Factorizations and solves with gradients.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// A Llama block: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
+// A Llama block: RMSNorm, RoPE, grouped-query attention, SwiGLU.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// Losses with options: smoothing, class weights, an ignored class, logits.
+// Losses with options: label smoothing, class weights, an ignored class, logits.
 #include "support/program.h"
 
 namespace tenon::test {

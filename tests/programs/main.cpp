@@ -1,4 +1,4 @@
-// C1 C4 C6 C12: every program of the corpus, under every op-by-op backend, bit-equal to eager.
+// C1 C4 C6 C12: every program of the corpus is bitwise equal to eager, with every backend.
 #include <gtest/gtest.h>
 
 #include "support/program.h"
@@ -30,8 +30,8 @@ void register_corpus() {
 
 int main(int argc, char** argv) {
   setenv("TENON_CHECK_TEXT", "1", 1);
-  setenv("TENON_INTERNAL_ERRORS", "raise", 1);  // a graph that cannot be built fails the test
-  setenv("TENON_CHECK_KERNELS", "1", 1);        // each run of a kernel is compared, the program goes on with eager's bits
+  setenv("TENON_INTERNAL_ERRORS", "raise", 1);  // A graph that cannot be built fails the test.
+  setenv("TENON_CHECK_KERNELS", "1", 1);        // Each kernel is compared with ATen, and the program continues with ATen's results.
   testing::InitGoogleTest(&argc, argv);
   tenon::test::register_corpus();
   return RUN_ALL_TESTS();

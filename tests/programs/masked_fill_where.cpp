@@ -1,4 +1,4 @@
-// Masks that keep the shape.
+// Masked ops that keep the shape.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// torch::nn::MultiheadAttention over another sequence, with its weights.
+// Cross-attention with torch::nn::MultiheadAttention, including its attention weights.
 #include "support/program.h"
 
 namespace tenon::test {
@@ -12,7 +12,7 @@ struct MultiheadAttentionCross : Program {
     return {output, weights};
   }
   Tensors state() override { return net->parameters(); }
-  std::string never_answered() override { return "torch::nn's attention compares its operands on the host"; }
+  std::string never_served() override { return "torch::nn's attention compares its operands on the host"; }
 };
 TENON_PROGRAM(MultiheadAttentionCross);
 

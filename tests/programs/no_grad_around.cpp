@@ -1,4 +1,4 @@
-// Grad mode is off around the call, and on again for a part inside.
+// Grad mode is off around the call and enabled again for a scope inside.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// The input has a history of its own, which the gradient goes on through.
+// The input has autograd history, and its gradient flows on through it.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// The input was made with the same weight that the program uses: its gradient has two parts.
+// The input was computed with the same weight that the program uses: its gradient is a sum of two terms.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// An input with a history is written in place: the write becomes part of the history.
+// An input with autograd history is written in place: the write becomes part of the history.
 #include "support/program.h"
 
 namespace tenon::test {
@@ -16,7 +16,7 @@ struct NonLeafInputWritten : Program {
     return {fc->forward(in[0])};
   }
   Tensors state() override { return {fc->weight, fc->bias, base}; }
-  std::string never_answered() override { return "it changes the autograd history of a tensor that it was given"; }
+  std::string never_served() override { return "it changes the autograd history of a tensor that it was given"; }
 };
 TENON_PROGRAM(NonLeafInputWritten);
 

@@ -1,4 +1,4 @@
-// How many rows there are depends on the values.
+// The count of rows depends on the values.
 #include "support/program.h"
 
 namespace tenon::test {
@@ -9,7 +9,7 @@ struct Nonzero : Program {
     auto rows = (in[0].sum(1) > 0).nonzero().squeeze(1);
     return {in[0].index_select(0, rows) * 2};
   }
-  std::string never_answered() override { return "the shape depends on data"; }
+  std::string never_served() override { return "the shape depends on data"; }
 };
 TENON_PROGRAM(Nonzero);
 

@@ -1,4 +1,4 @@
-// Only the optimizer's step: the gradients are there before the call.
+// Only the optimizer's step: the gradients exist before the call.
 #include "support/program.h"
 
 namespace tenon::test {
@@ -17,8 +17,8 @@ struct OptimizerOnly : Program {
     return {in[0] + fc->bias.detach().sum()};
   }
   Tensors state() override { return fc->parameters(); }
-  std::string never_answered() override {
-    return "only p.data() and new gradients are seen, and nothing tells whose they are; OptimizerOnlyWatched watches the module";
+  std::string never_served() override {
+    return "capture only sees p.data() and new gradients and cannot identify their owner; OptimizerOnlyWatched watches the module";
   }
 };
 TENON_PROGRAM(OptimizerOnly);

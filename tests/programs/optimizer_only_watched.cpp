@@ -1,4 +1,4 @@
-// Only the optimizer's step, on a net that is watched.
+// Only the optimizer's step, on a network that is watched.
 #include "support/program.h"
 
 namespace tenon::test {

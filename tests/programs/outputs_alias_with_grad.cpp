@@ -1,4 +1,4 @@
-// Results share memory and have a history, which a graph cannot rebuild.
+// Results share memory and have autograd history, which a graph cannot rebuild.
 #include "support/program.h"
 
 namespace tenon::test {
@@ -12,7 +12,7 @@ struct OutputsAliasWithGrad : Program {
     return {h, h.view(-1), h[0]};
   }
   Tensors state() override { return fc->parameters(); }
-  std::string never_answered() override { return "returns tensors that require grad and share memory"; }
+  std::string never_served() override { return "returns tensors that require grad and share memory"; }
 };
 TENON_PROGRAM(OutputsAliasWithGrad);
 

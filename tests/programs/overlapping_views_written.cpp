@@ -1,4 +1,4 @@
-// Two inputs overlap in part and both are written.
+// Two inputs overlap partially, and both are written.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// A hook on a parameter scales its gradient; the backward comes after the call.
+// A hook on a parameter scales its gradient; the backward runs after the call.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// Random numbers drawn inside, in several ways: noise on the data and on a parameter.
+// Random numbers drawn inside the call by several ops: noise on the data and on a parameter.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// A whole step with RMSprop: it counts its steps but computes nothing with the count.
+// A training step with RMSprop, which counts its steps but does not compute with the count.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// The same tensor is passed twice and written through one of the names.
+// The same tensor is passed twice and written through one of the arguments.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -12,7 +12,7 @@ struct SeedInside : Program {
     return {torch::dropout(fc->forward(in[0]), 0.5, true)};
   }
   Tensors state() override { return fc->parameters(); }
-  std::string never_answered() override { return "seeding the generator is no op"; }
+  std::string never_served() override { return "seeding the generator is not an op"; }
 };
 TENON_PROGRAM(SeedInside);
 

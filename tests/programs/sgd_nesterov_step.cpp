@@ -1,4 +1,4 @@
-// A whole step with SGD, Nesterov momentum and weight decay.
+// A training step with SGD, Nesterov momentum and weight decay.
 #include "support/program.h"
 
 namespace tenon::test {

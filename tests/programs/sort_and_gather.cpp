@@ -1,4 +1,4 @@
-// Sorting and moving by indices, with gradients through the values.
+// Sorting and gathering by indices, with gradients through the values.
 #include "support/program.h"
 
 namespace tenon::test {
@@ -11,8 +11,8 @@ struct SortAndGather : Program {
     auto h = fc->forward(in[0]);
     auto [sorted, order] = h.sort(1);
     auto [top, where] = h.topk(2, 1);
-    auto taken = h.gather(1, in[1]);
-    auto sums = torch::zeros_like(h).scatter_add(1, in[1], taken * 2);
+    auto gathered = h.gather(1, in[1]);
+    auto sums = torch::zeros_like(h).scatter_add(1, in[1], gathered * 2);
     auto [best, at] = h.cummax(1);
     return {sorted.cumsum(1), order, top, where, sums, best, at, h.index_select(1, where[0]), h.index_add(1, where[0], top)};
   }

@@ -1,4 +1,4 @@
-// A reduced value meets what it was reduced from, in sizes that make both alignments of it possible.
+// A reduced value is combined with its operand, in sizes for which both broadcast alignments are valid.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// A tensor filled on the host inside the program.
+// A tensor that the host fills inside the program.
 #include "support/program.h"
 
 namespace tenon::test {
@@ -12,7 +12,7 @@ struct TensorFromVector : Program {
     return {fc->forward(in[0]) * scale};
   }
   Tensors state() override { return fc->parameters(); }
-  std::string never_answered() override { return "a tensor is filled by the host"; }
+  std::string never_served() override { return "a tensor is filled by the host"; }
 };
 TENON_PROGRAM(TensorFromVector);
 

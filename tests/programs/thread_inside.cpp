@@ -1,4 +1,4 @@
-// A part is computed on another thread, where nothing is recorded.
+// One operand is computed on another thread, where nothing is recorded.
 #include <thread>
 
 #include "support/program.h"
@@ -10,14 +10,14 @@ struct ThreadInside : Program {
 
   Tensors inputs(int shape) override { return {torch::randn({shape ? 5 : 3, 8})}; }
   Tensors run(const Tensors& in) override {
-    torch::Tensor part;
-    std::thread other([&] { part = torch::mm(in[0], w); });
+    torch::Tensor product;
+    std::thread other([&] { product = torch::mm(in[0], w); });
     auto mine = torch::relu(in[0]);
     other.join();
-    return {part * mine};
+    return {product * mine};
   }
   Tensors state() override { return {w}; }
-  std::string never_answered() override { return "a part runs on another thread"; }
+  std::string never_served() override { return "an op runs on another thread"; }
 };
 TENON_PROGRAM(ThreadInside);
 

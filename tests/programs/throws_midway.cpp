@@ -1,4 +1,4 @@
-// For one of the shapes the program throws after it has written a buffer.
+// The program throws for one of the shapes, after it has written a buffer.
 #include <stdexcept>
 
 #include "support/program.h"

@@ -1,4 +1,4 @@
-// The embedding matrix is the output projection too: one leaf, two uses, one gradient.
+// The embedding matrix is also the output projection: one leaf, two uses, one gradient.
 #include "support/program.h"
 
 namespace tenon::test {

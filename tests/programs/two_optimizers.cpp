@@ -1,4 +1,4 @@
-// Two nets against each other: two backward passes and two optimizers in one call.
+// Two adversarial networks: two backward passes and two optimizers in one call.
 #include "support/program.h"
 
 namespace tenon::test {

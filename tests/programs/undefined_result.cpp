@@ -1,4 +1,4 @@
-// One of the results is an undefined tensor, and one comes twice.
+// One result is an undefined tensor, and one tensor is returned twice.
 #include "support/program.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// unique: the length depends on the values.
+// unique(): the length of its result depends on the values.
 #include "support/program.h"
 
 namespace tenon::test {
@@ -12,7 +12,7 @@ struct UniqueValues : Program {
     return {table->forward(values).index_select(0, inverse), counts};
   }
   Tensors state() override { return table->parameters(); }
-  std::string never_answered() override { return "the shape depends on data"; }
+  std::string never_served() override { return "the shape depends on data"; }
 };
 TENON_PROGRAM(UniqueValues);
 

@@ -1,4 +1,4 @@
-// A user's own pure op with a CPU kernel, and one made of torch ops.
+// A user-defined pure op with a CPU kernel, and one composed of torch ops.
 #include <torch/library.h>
 
 #include "support/program.h"

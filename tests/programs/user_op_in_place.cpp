@@ -1,4 +1,4 @@
-// A user's own op that writes its first argument, on a buffer and on an input.
+// A user-defined op that writes its first argument, on a buffer and on an input.
 #include <torch/library.h>
 
 #include "support/program.h"

@@ -1,4 +1,4 @@
-// A vision transformer: convolution to patches, class token, positions, one encoder layer.
+// A vision transformer: patch convolution, class token, position embedding, one encoder layer.
 #include "support/program.h"
 
 namespace tenon::test {
@@ -21,7 +21,7 @@ struct Vit : Program {
     for (auto& p : block->parameters()) all.push_back(p);
     return all;
   }
-  std::string never_answered() override { return "torch::nn's attention compares its operands on the host"; }
+  std::string never_served() override { return "torch::nn's attention compares its operands on the host"; }
 };
 TENON_PROGRAM(Vit);
 

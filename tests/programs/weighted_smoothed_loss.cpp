@@ -1,4 +1,4 @@
-// Smoothing and class weights together: torch selects the rows that count with a mask.
+// Label smoothing and class weights together: torch selects the contributing rows with a mask.
 #include "support/program.h"
 
 namespace tenon::test {
@@ -13,7 +13,7 @@ struct WeightedSmoothedLoss : Program {
         torch::cross_entropy_loss(fc->forward(in[0]), in[1], weights, at::Reduction::Mean, /*ignore_index=*/2, /*label_smoothing=*/0.1)};
   }
   Tensors state() override { return fc->parameters(); }
-  std::string never_answered() override { return "a shape inside the loss depends on data"; }
+  std::string never_served() override { return "a shape inside the loss depends on data"; }
 };
 TENON_PROGRAM(WeightedSmoothedLoss);
 

@@ -9,7 +9,7 @@ namespace tenon::test {
 
 namespace {
 
-// Strides, as far as an element can tell: along one element or none they mean nothing.
+// Compares strides, except those of dimensions of size 0 or 1, which have no effect.
 bool same_strides(const torch::Tensor& a, const torch::Tensor& b) {
   for (int64_t d = 0; d < a.dim() && a.numel() > 0; ++d)
     if (a.size(d) > 1 && a.stride(d) != b.stride(d)) return false;

@@ -1,4 +1,4 @@
-// A folder that is gone with the test.
+// A temporary folder that is removed at the end of the test.
 #pragma once
 
 #include <cstdlib>

@@ -1,6 +1,5 @@
-// Every tensor between pages that nobody may touch, flush with the one behind it or the one before it
-// in turn, its contents NaN: reading or writing one element too far is a fault, and what was not
-// written shows.
+// Allocates every tensor between inaccessible pages, alternately adjacent to the page after it and to the page before it, and
+// fills it with NaN. An access out of bounds crashes, and reading uninitialized elements changes results.
 #pragma once
 
 #include <c10/core/Allocator.h>

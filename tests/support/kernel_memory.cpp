@@ -22,7 +22,7 @@ constexpr std::byte kPattern{0x5A};
 
 GuardedBuffer::GuardedBuffer(size_t bytes) : bytes_(bytes) {
   size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  pages_ = (bytes / page + 1) * page;  // always some bytes in front
+  pages_ = (bytes / page + 1) * page;  // At least one byte precedes the data.
   void* mapping = mmap(nullptr, pages_ + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) throw std::bad_alloc();
   mapping_ = static_cast<std::byte*>(mapping);
@@ -95,10 +95,10 @@ std::string text(const Number& n) { return is_floating(n.type) ? std::to_string(
 std::string difference(const Kernel& kernel, const KernelMemory& got, const KernelMemory& expected, const std::vector<double>& tolerances) {
   for (size_t i = 0; i < kernel.buffers.size(); ++i) {
     std::string name = "p" + std::to_string(i);
-    if (!got.buffers[i].front_is_intact()) return name + ": something is written in front of it";
+    if (!got.buffers[i].front_is_intact()) return name + ": bytes before it were overwritten";
     bool is_exact = !kernel.buffers[i].is_output || kernel.buffers[i].type == DType::boolean;
     if (is_exact && std::memcmp(got.buffers[i].data(), expected.buffers[i].data(), expected.buffers[i].bytes()) != 0)
-      return name + ": other bytes than expected";
+      return name + ": its bytes differ";
     double tolerance = tolerances.empty() ? 0 : tolerances.at(i);
     for (int64_t at = 0; at < expected.length(kernel, i); ++at) {
       Number a = got.get(kernel, i, at), b = expected.get(kernel, i, at);

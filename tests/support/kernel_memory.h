@@ -1,5 +1,5 @@
-// What a kernel runs on: buffers that end at a page nobody may touch, sizes and scalars. Copies are
-// deep, so that two ways to run a kernel can start from the same contents.
+// Arguments of a kernel: buffers that end at an inaccessible page, sizes and scalars. Copies are deep, so that two runs of a kernel
+// can start from the same contents.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace tenon::test {
 
 class GuardedBuffer {
  public:
-  explicit GuardedBuffer(size_t bytes);  // filled with a pattern that is a NaN in no type
+  explicit GuardedBuffer(size_t bytes);  // Filled with a pattern that is not a NaN in any dtype.
   GuardedBuffer(const GuardedBuffer& other);
   GuardedBuffer(GuardedBuffer&& other) noexcept;
   GuardedBuffer& operator=(GuardedBuffer other) noexcept;
@@ -22,14 +22,14 @@ class GuardedBuffer {
 
   std::byte* data() const { return end() - bytes_; }
   size_t bytes() const { return bytes_; }
-  // The bytes between the first page's begin and data() are as they were filled.
+  // Returns whether the bytes between the start of the first page and data() still hold the fill pattern.
   bool front_is_intact() const;
 
  private:
   std::byte* end() const { return mapping_ + pages_; }
 
   std::byte* mapping_ = nullptr;
-  size_t pages_ = 0;  // in bytes, without the guard
+  size_t pages_ = 0;  // Size in bytes, without the guard page.
   size_t bytes_ = 0;
 };
 
@@ -38,21 +38,21 @@ struct KernelMemory {
   std::vector<int64_t> sizes;
   std::vector<double> scalars;
 
-  // Valid until this is changed or gone.
+  // The result is valid until this object is modified or destroyed.
   abi::KernelArguments arguments();
-  int64_t length(const ir::loop::Kernel& kernel, size_t buffer) const;  // in elements
+  int64_t length(const ir::loop::Kernel& kernel, size_t buffer) const;  // Length in elements.
   ir::loop::Number get(const ir::loop::Kernel& kernel, size_t buffer, int64_t at) const;
 
  private:
   std::vector<void*> pointers_;
 };
 
-// Memory whose buffers hold these numbers, cast to the buffers' types.
+// Returns memory whose buffers hold these values, cast to the dtypes of the buffers.
 KernelMemory memory_of(const ir::loop::Kernel& kernel, const std::vector<std::vector<double>>& buffers, std::vector<int64_t> sizes,
                        std::vector<double> scalars = {});
 
-// "" if all outputs are alike; a NaN is like a NaN. `tolerances`: how far apart finite numbers may
-// be, for each buffer; none means not at all.
+// Describes the first difference of the outputs, or returns an empty string. All NaNs are equal. `tolerances` has the allowed
+// absolute difference of finite values for each buffer; if it is empty, none is allowed.
 std::string difference(const ir::loop::Kernel& kernel, const KernelMemory& got, const KernelMemory& expected,
                        const std::vector<double>& tolerances = {});
 

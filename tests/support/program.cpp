@@ -12,7 +12,7 @@ namespace {
 constexpr int kCalls = 12;
 int shape_of(int call) { return call < 6 || call == 11 ? 0 : 1; }
 
-// One side: the program as it is, or compiled.
+// One side of the comparison: the eager or the compiled program.
 struct Side {
   explicit Side(const ProgramEntry& entry) {
     torch::manual_seed(1);
@@ -25,13 +25,13 @@ struct Side {
     std::string error;
   };
 
-  Outcome call(int number, const std::function<Tensors(const Tensors&)>& function) {
+  Outcome call(int index, const std::function<Tensors(const Tensors&)>& function) {
     Outcome out;
-    torch::manual_seed(100 + number);
-    out.inputs = program->inputs(shape_of(number));
-    program->before(number);
-    if (number % 4 != 3) clear_gradients(out.inputs);
-    torch::manual_seed(500 + number);
+    torch::manual_seed(100 + index);
+    out.inputs = program->inputs(shape_of(index));
+    program->before(index);
+    if (index % 4 != 3) clear_gradients(out.inputs);
+    torch::manual_seed(500 + index);
     program->around([&] {
       try {
         out.results = function(out.inputs);
@@ -57,7 +57,7 @@ struct Side {
         if (t.defined() && t.is_leaf()) t.mutable_grad().reset();
   }
 
-  // Backward through every result that has a history which is still there.
+  // Runs backward through every result that has autograd history.
   static void differentiate(const Tensors& results) {
     Tensors outputs, tangents;
     torch::manual_seed(900);
@@ -79,32 +79,33 @@ Tensors joined(const Tensors& a, const Tensors& b) {
 }
 
 std::string compare(const Side::Outcome& e, const Side::Outcome& g) {
-  // A result that was differentiated inside cannot be differentiated again: both sides say so, in their own words.
-  bool both_spent = e.error.find("in backward") != std::string::npos && g.error.find("in backward") != std::string::npos;
-  if (e.error != g.error && !both_spent) return "error '" + g.error + "' instead of '" + e.error + "'";
+  // A result that was differentiated inside cannot be differentiated again: both sides throw, with different messages.
+  bool both_throw = e.error.find("in backward") != std::string::npos && g.error.find("in backward") != std::string::npos;
+  if (e.error != g.error && !both_throw) return "error '" + g.error + "' instead of '" + e.error + "'";
   std::string d = difference(e.results, g.results, "result");
   if (d.empty()) d = difference(e.inputs, g.inputs, "input");
   if (d.empty()) d = difference(e.state, g.state, "state");
   if (d.empty()) d = difference(e.gradients, g.gradients, "gradient");
   if (d.empty() && sharing(joined(e.inputs, e.results)) != sharing(joined(g.inputs, g.results))) d = "results share memory differently";
-  if (d.empty() && !torch::equal(e.generator, g.generator)) d = "the generator is in another state";
+  if (d.empty() && !torch::equal(e.generator, g.generator)) d = "the state of the generator differs";
   return d;
 }
 
-// What backend `native` leaves to ATen that it is not to: an op outside of these.
-std::string left_too_much(const Explanation& why) {
+// Returns an error if backend `native` runs an op in ATen that is not in this list: ops of libraries, ops that scatter, random ops, and
+// the ops that docs/limits.md lists.
+std::string unexpected_aten_op(const Explanation& why) {
   static const std::regex calls(
       "aten::("
       "mm|addmm|bmm|baddbmm|mv|mkldnn_rnn_layer(_backward)?|convolution(_backward)?|_scaled_dot_product.*"
       "|cat|sort|topk|.*scatter.*|index_(add|copy|put)_?"
-      "|embedding_dense_backward|.*_pool2d(_with_indices)?_backward|reflection_pad2d_backward|upsample_bilinear2d_backward"  // they scatter
+      "|embedding_dense_backward|.*_pool2d(_with_indices)?_backward|reflection_pad2d_backward|upsample_bilinear2d_backward"
       "|bernoulli.*|multinomial|normal.*|rand.*|uniform_|rrelu_with_noise|empty.*|new_empty"
-      "|_?linalg_.*|diag_embed|diagonal_backward|cumsum|cummax|_embedding_bag(_backward)?|floor_divide)");  // docs/limits.md
+      "|_?linalg_.*|diag_embed|diagonal_backward|cumsum|cummax|_embedding_bag(_backward)?|floor_divide)");
   for (const auto& graph : why.graphs)
     for (const auto& call : graph.left) {
       bool is_of_integers = call.op.starts_with("aten::remainder");
       if (call.op.starts_with("aten::") && call.why != "no elements" && !is_of_integers && !std::regex_match(call.op, calls))
-        return call.op + " is left to ATen: " + call.why;
+        return call.op + " runs in ATen: " + call.why;
     }
   return "";
 }
@@ -135,11 +136,11 @@ std::string compare_with_eager(const ProgramEntry& entry, const std::string& bac
     if (!d.empty()) return "call " + std::to_string(call) + ", " + d + "\n" + tenon::explain(fast).text();
   }
   Explanation why = tenon::explain(fast);
-  if (tenon::stats().quarantined > quarantined) return "a kernel is wrong\n" + why.text();
-  std::string reason = program->never_answered();
-  if (reason.empty() && why.answered == 0) return "no call was answered by a graph\n" + why.text();
-  if (std::string left = left_too_much(why); !left.empty()) return left + "\n" + why.text();
-  if (trust == Trust::pure && !reason.empty() && why.answered > 0) return "a graph answered, though: " + reason;
+  if (tenon::stats().quarantined > quarantined) return "a kernel differs from ATen\n" + why.text();
+  std::string reason = program->never_served();
+  if (reason.empty() && why.answered == 0) return "no call was served by a graph\n" + why.text();
+  if (std::string left = unexpected_aten_op(why); !left.empty()) return left + "\n" + why.text();
+  if (trust == Trust::pure && !reason.empty() && why.answered > 0) return "a graph served a call, though: " + reason;
   return "";
 }
 

@@ -1,5 +1,5 @@
-// A program of the corpus: a short piece of libtorch C++ that is run as it is and through
-// tenon::compile, side by side, and must do the same.
+// A program of the corpus: a short libtorch C++ program that runs eagerly and through tenon::compile and must have the same
+// effects.
 #pragma once
 
 #include <tenon/compile.h>
@@ -18,19 +18,19 @@ using Tensors = std::vector<torch::Tensor>;
 struct Program {
   virtual ~Program() = default;
 
-  // New data for a call. Shape 0 or 1: two different sizes.
+  // Returns new data for a call. Shapes 0 and 1 have different sizes.
   virtual Tensors inputs(int shape) = 0;
-  // The program. May change its inputs and its state.
+  // Runs the program, which may modify its inputs and its state.
   virtual Tensors run(const Tensors& in) = 0;
-  // Everything that outlives a call: parameters, buffers, optimizer state, caches.
+  // Returns all tensors that outlive a call: parameters, buffers, optimizer state, caches.
   virtual Tensors state() { return {}; }
   virtual std::vector<Watched> watch() { return {}; }
-  // Done before each call, outside the program: train() and eval(), a reset counter.
+  // Runs before each call, outside the program: calls train() or eval(), or resets a counter.
   virtual void before(int call) {}
-  // Grad mode, autocast, inference mode around the call.
+  // Sets grad mode, autocast or inference mode around the call.
   virtual void around(const std::function<void()>& call) { call(); }
-  // Why no graph can ever answer for it under `pure`; empty: some calls must be answered by a graph.
-  virtual std::string never_answered() { return ""; }
+  // Returns why no graph can ever serve it under `pure`; if empty, a graph must serve at least one call.
+  virtual std::string never_served() { return ""; }
 };
 
 struct ProgramEntry {
@@ -46,10 +46,10 @@ struct RegisterProgram {
 };
 #define TENON_PROGRAM(Type) static const ::tenon::test::RegisterProgram register_##Type(#Type, [] { return std::make_unique<Type>(); })
 
-// The backends that this build has for it.
+// Returns the backends of this build that use graphs.
 std::vector<std::string> graph_backends();
 
-// Runs twelve calls of both and returns the first difference in words, or nothing.
+// Runs twelve calls eagerly and compiled. Describes the first difference, or returns an empty string.
 std::string compare_with_eager(const ProgramEntry& entry, const std::string& backend, Trust trust);
 
 }  // namespace tenon::test

@@ -1,4 +1,4 @@
-// Made-up arguments and degenerate shapes make ATen warn all the time.
+// Disables warnings of ATen, which random arguments and degenerate shapes trigger all the time.
 #pragma once
 
 #include <c10/util/Exception.h>

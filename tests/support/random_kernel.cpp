@@ -13,7 +13,7 @@ namespace {
 
 constexpr DType kTypes[] = {DType::f32, DType::f32, DType::f32, DType::f64, DType::bf16, DType::f16,
                             DType::i64, DType::i32, DType::i16, DType::i8,  DType::u8,   DType::boolean};
-constexpr int32_t kMostOutputs = 8;
+constexpr int32_t kMaxOutputs = 8;
 
 class Generator {
  public:
@@ -24,11 +24,11 @@ class Generator {
     out_.is_exact = is_exact_;
     kernel_.name = "random";
     kernel_.scalars = static_cast<int32_t>(dice_.below(3));
-    static constexpr int64_t kMost[] = {80, 9, 5};
+    static constexpr int64_t kMaxExtent[] = {80, 9, 5};
     auto variables = 1 + dice_.below(3);
     Loop outer;
     outer.kind = Loop::Kind::parallel;
-    for (int64_t i = 0; i < variables; ++i) enter(outer, kMost[variables - 1]);
+    for (int64_t i = 0; i < variables; ++i) enter(outer, kMaxExtent[variables - 1]);
     fill(outer, 0);
     if (outputs_ == 0) store();
     values_.close();
@@ -37,10 +37,10 @@ class Generator {
   }
 
  private:
-  struct Around {
+  struct EnclosingLoop {
     int32_t number;
     Size extent;
-    int64_t most;
+    int64_t max;
   };
 
   Size rule(const SizeRule& r) {
@@ -52,19 +52,19 @@ class Generator {
     return Size::param(kernel_.sizes++);
   }
 
-  void enter(Loop& loop, int64_t most) {
+  void enter(Loop& loop, int64_t max) {
     static constexpr int64_t kConstants[] = {1, 1, 2, 3, 4, 5, 7, 8, 16, 17, 32, 40};
-    Around v{kernel_.variables++, rule_or_constant(most), most};
+    EnclosingLoop v{kernel_.variables++, rule_or_constant(max), max};
     if (!v.extent.is_param) {
       do v.extent.value = dice_.pick(kConstants);
-      while (v.extent.value > most);
+      while (v.extent.value > max);
       if (dice_.chance(0.02)) v.extent.value = 0;
     }
     loop.variables.push_back({v.number, v.extent});
-    around_.push_back(v);
+    enclosing_.push_back(v);
   }
 
-  Size rule_or_constant(int64_t most) { return dice_.chance(0.7) ? rule({SizeRule::Kind::extent, most, {}, {}}) : Size::constant(0); }
+  Size rule_or_constant(int64_t max) { return dice_.chance(0.7) ? rule({SizeRule::Kind::extent, max, {}, {}}) : Size::constant(0); }
 
   Size free_size() { return dice_.chance(0.5) ? rule({SizeRule::Kind::free, 7, {}, {}}) : Size::constant(dice_.below(4)); }
 
@@ -74,8 +74,8 @@ class Generator {
     return rule({SizeRule::Kind::product, pad, stride, extent});
   }
 
-  // Each iteration of these loops at a place of its own.
-  Index dense(std::vector<Around> loops) {
+  // Returns an index that differs in each iteration of these loops.
+  Index dense(std::vector<EnclosingLoop> loops) {
     if (dice_.chance(0.3))
       for (size_t i = loops.size(); i > 1; --i) std::swap(loops[i - 1], loops[dice_.below(static_cast<int64_t>(i))]);
     Index index;
@@ -85,9 +85,9 @@ class Generator {
     return index;
   }
 
-  Index anywhere(const std::vector<Around>& loops) {
+  Index anywhere(const std::vector<EnclosingLoop>& loops) {
     Index index;
-    for (const Around& loop : loops) {
+    for (const EnclosingLoop& loop : loops) {
       if (dice_.chance(0.2)) {
         index.push_back({Term::Kind::loop, loop.number, Size::constant(-1)});
         Size last = loop.extent.is_param ? rule({SizeRule::Kind::last, 0, loop.extent, {}})
@@ -123,25 +123,25 @@ class Generator {
   }
 
   void load() {
-    std::vector<Around> loops;
-    for (const Around& loop : around_)
+    std::vector<EnclosingLoop> loops;
+    for (const EnclosingLoop& loop : enclosing_)
       if (dice_.chance(0.8)) loops.push_back(loop);
     Index index = dice_.chance(0.7) ? dense(loops) : anywhere(loops);
     Reg mask = dice_.chance(0.15) ? values_.of(DType::boolean).reg : kNoReg;
     values_.keep(load_from(buffer(dice_.pick(kTypes), false), std::move(index), mask));
   }
 
-  // Up to a place along the last loop from one buffer, behind it from another.
+  // Loads the first elements along the last loop from one buffer, and the rest from another.
   void cat() {
-    const Around& loop = around_.back();
+    const EnclosingLoop& loop = enclosing_.back();
     Item at = values_.index(loop.number), end = values_.constant(DType::i64, static_cast<double>(dice_.below(9)));
     Item is_first = values_.compute(Op::lt, DType::i64, {at, end});
     Item is_second = values_.compute(Op::bit_not, DType::boolean, {is_first}, 1);
     Item shifted = values_.compute(Op::sub, DType::i64, {at, end}, 100);
     out_.in_index[shifted.reg] = loop.extent;
     DType type = dice_.pick(kTypes);
-    Item first = load_from(buffer(type, false), dense(around_), is_first.reg);
-    Index index = dense(around_);
+    Item first = load_from(buffer(type, false), dense(enclosing_), is_first.reg);
+    Index index = dense(enclosing_);
     for (Term& term : index)
       if (term.which == loop.number) term = {Term::Kind::reg, shifted.reg, term.stride};
     Item second = load_from(buffer(type, false), std::move(index), is_second.reg);
@@ -159,7 +159,7 @@ class Generator {
     int32_t to = buffer(item.type, true);
     ++outputs_;
     out_.tolerances[to] = 2 * item.error;
-    Store statement{to, dense(around_), item.reg, kNoReg};
+    Store statement{to, dense(enclosing_), item.reg, kNoReg};
     if (dice_.chance(0.2)) {
       Item mask = values_.of(DType::boolean);
       statement.mask = mask.reg;
@@ -175,7 +175,7 @@ class Generator {
   void step() {
     if (dice_.chance(0.15)) load();
     else if (dice_.chance(0.08)) cat();
-    else if (dice_.chance(0.08)) values_.keep(values_.index(dice_.pick(around_).number));
+    else if (dice_.chance(0.08)) values_.keep(values_.index(dice_.pick(enclosing_).number));
     else if (kernel_.scalars > 0 && dice_.chance(0.08)) scalar();
     else values_.something();
   }
@@ -187,7 +187,7 @@ class Generator {
     values_.keep({statement.result, statement.type, 2, 0, true});
   }
 
-  // Opens a scope and leaves it open.
+  // Opens a scope that the caller closes.
   void fill(Loop& loop, int depth) {
     values_.open(loop.body);
     for (int64_t i = dice_.below(3); i >= 0; --i) load();
@@ -195,7 +195,7 @@ class Generator {
     if (depth < 2)
       for (int64_t i = dice_.below(3 - depth); i > 0; --i) inner(depth + 1);
     for (int64_t i = dice_.below(6); i > 0; --i) step();
-    for (int64_t i = dice_.below(3); i > 0 && outputs_ < kMostOutputs; --i) store();
+    for (int64_t i = dice_.below(3); i > 0 && outputs_ < kMaxOutputs; --i) store();
   }
 
   void inner(int depth) {
@@ -204,40 +204,40 @@ class Generator {
     bool is_vector = loop.kind == Loop::Kind::vector;
     int32_t outputs = outputs_;
     enter(loop, is_vector ? 80 : 7);
-    int64_t most = around_.back().most;
+    int64_t max = enclosing_.back().max;
     in_vector_ |= is_vector;
     fill(loop, depth);
     if (is_vector) in_vector_ = false;
     std::vector<Item> results;
-    for (int64_t i = outputs == outputs_ ? 1 + dice_.below(3) : dice_.below(2); i > 0; --i) results.push_back(reduce(loop, most));
-    around_.pop_back();
+    for (int64_t i = outputs == outputs_ ? 1 + dice_.below(3) : dice_.below(2); i > 0; --i) results.push_back(reduce(loop, max));
+    enclosing_.pop_back();
     values_.close();
     values_.add({std::move(loop)});
-    for (const Item& item : results) settle(item);
+    for (const Item& item : results) make_deterministic(item);
   }
 
-  Item reduce(Loop& loop, int64_t most) {
+  Item reduce(Loop& loop, int64_t max) {
     using Kind = Reduction::Kind;
     static constexpr Kind kKinds[] = {Kind::sum, Kind::sum, Kind::prod, Kind::max, Kind::min, Kind::any, Kind::all};
     static constexpr DType kNumbers[] = {DType::f32, DType::f32, DType::f32, DType::f64, DType::f64,
                                          DType::i64, DType::i32, DType::i16, DType::i8,  DType::u8};
     Kind kind = dice_.pick(kKinds);
     DType type = kind == Kind::any || kind == Kind::all ? DType::boolean : dice_.pick(kNumbers);
-    Item value = values_.reducible(kind, type), item = values_.reduced(kind, value, most);
+    Item value = values_.reducible(kind, type), item = values_.reduced(kind, value, max);
     loop.reductions.push_back({kind, type, value.reg, item.reg});
     return item;
   }
 
-  // The greatest of nothing is infinite and may be either zero; here it becomes one number again.
-  void settle(const Item& item) {
+  // The maximum of an empty range is infinite, and a maximum of zeros may have either sign: makes the value unique.
+  void make_deterministic(const Item& item) {
     if (!is_real(item.type)) {
       values_.keep(item);
     } else if (is_exact_) {
       values_.keep(values_.compute(Op::add, item.type, {item, values_.constant(item.type, 0)}));
     } else {
-      double most = std::max(item.limit, 1.0);
-      Item high = values_.compute(Op::max, item.type, {item, values_.constant(item.type, -most)}, most, item.error);
-      values_.keep(values_.compute(Op::min, item.type, {high, values_.constant(item.type, most)}, most, item.error));
+      double bound = std::max(item.limit, 1.0);
+      Item high = values_.compute(Op::max, item.type, {item, values_.constant(item.type, -bound)}, bound, item.error);
+      values_.keep(values_.compute(Op::min, item.type, {high, values_.constant(item.type, bound)}, bound, item.error));
     }
   }
 
@@ -246,7 +246,7 @@ class Generator {
   Kernel& kernel_;
   bool is_exact_;
   RandomValues values_;
-  std::vector<Around> around_;
+  std::vector<EnclosingLoop> enclosing_;
   int32_t outputs_ = 0;
   bool in_vector_ = false;
 };

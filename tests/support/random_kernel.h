@@ -1,5 +1,5 @@
-// Random kernels of the loop language, with memory to run them on: all types, one to three parallel
-// variables, serial and vector loops, reductions, masks, strides, broadcasts, flips and gathers.
+// Random kernels of the loop language, and memory to run them on: all dtypes, one to three parallel variables, serial and vector
+// loops, reductions, masks, strides, broadcasts, flips and gathers.
 //
 //   std::mt19937_64 random(seed);
 //   RandomKernel r = random_kernel(random);
@@ -18,34 +18,34 @@
 
 namespace tenon::test {
 
-// How one of the kernel's sizes may be chosen.
+// Rule by which random_memory() chooses one of the kernel's sizes.
 struct SizeRule {
   enum class Kind : uint8_t {
-    extent,   // 0 to most
-    free,     // a stride or offset, 0 to most
-    product,  // a * b + most: the next stride behind a loop of b with stride a
-    last,     // a - 1, or 0
+    extent,   // Any value from 0 to `max`.
+    free,     // A stride or offset from 0 to `max`.
+    product,  // The value a * b + max: the next outer stride of a loop of size b with stride a.
+    last,     // The last index of a loop of size a: a - 1, or 0.
   };
   Kind kind = Kind::extent;
-  int64_t most = 0;
+  int64_t max = 0;
   ir::loop::Size a, b;
   bool operator==(const SizeRule&) const = default;
 };
 
 struct RandomKernel {
   ir::loop::Kernel kernel;
-  bool is_exact = false;                             // its data may be anything: NaN, infinity, huge
-  std::vector<double> tolerances;                    // of each buffer
-  std::vector<SizeRule> sizes;                       // each speaks of earlier ones only
-  std::map<ir::loop::Reg, ir::loop::Size> in_index;  // registers in indices, and what they are below
+  bool is_exact = false;                             // The inputs may hold any value: NaN, infinity, huge values.
+  std::vector<double> tolerances;                    // Tolerance of each buffer.
+  std::vector<SizeRule> sizes;                       // A rule refers to earlier sizes only.
+  std::map<ir::loop::Reg, ir::loop::Size> in_index;  // Exclusive upper bounds of registers that are used in indices.
 };
 
 RandomKernel random_kernel(std::mt19937_64& random);
 
-// Each call chooses other sizes, and with that other lengths of buffers.
+// Each call chooses different sizes, and thus different lengths of buffers.
 KernelMemory random_memory(const RandomKernel& kernel, std::mt19937_64& random);
 
-// Of the flattened parallel loop.
+// Returns the count of iterations of the flattened parallel loop.
 int64_t iterations(const ir::loop::Kernel& kernel, const KernelMemory& memory);
 
 }  // namespace tenon::test

@@ -17,21 +17,21 @@ int64_t choose(const SizeRule& rule, const std::vector<int64_t>& sizes, Dice& di
   switch (rule.kind) {
     case SizeRule::Kind::extent:
       if (dice.chance(0.04)) return 0;
-      return dice.chance(0.15) ? 1 : 1 + dice.below(rule.most);
+      return dice.chance(0.15) ? 1 : 1 + dice.below(rule.max);
     case SizeRule::Kind::free:
-      return dice.below(rule.most + 1);
+      return dice.below(rule.max + 1);
     case SizeRule::Kind::product:
-      return value_of(rule.a, sizes) * std::max<int64_t>(value_of(rule.b, sizes), 1) + rule.most;
+      return value_of(rule.a, sizes) * std::max<int64_t>(value_of(rule.b, sizes), 1) + rule.max;
     case SizeRule::Kind::last:
       return std::max<int64_t>(value_of(rule.a, sizes) - 1, 0);
   }
   return 0;
 }
 
-// How long the buffers have to be.
-class Reach {
+// Computes the required lengths of the buffers.
+class BufferLengths {
  public:
-  Reach(const RandomKernel& r, const std::vector<int64_t>& sizes)
+  BufferLengths(const RandomKernel& r, const std::vector<int64_t>& sizes)
       : r_(r), sizes_(sizes), extents_(r.kernel.variables), lengths_(r.kernel.buffers.size(), 1) {
     (*this)(r.kernel.outer);
   }
@@ -40,21 +40,21 @@ class Reach {
 
   template <class What>
   void operator()(const What&) {}
-  void operator()(const Load& s) { place(s.buffer, s.index); }
-  void operator()(const Store& s) { place(s.buffer, s.index); }
+  void operator()(const Load& s) { extend(s.buffer, s.index); }
+  void operator()(const Store& s) { extend(s.buffer, s.index); }
   void operator()(const Loop& loop) {
     for (const Loop::Variable& v : loop.variables) extents_.at(v.number) = value_of(v.extent, sizes_);
     for (const Statement& statement : loop.body) std::visit(*this, statement.what);
   }
 
  private:
-  void place(int32_t buffer, const Index& index) {
+  void extend(int32_t buffer, const Index& index) {
     int64_t last = 0;
     for (const Term& term : index) {
-      int64_t most = term.kind == Term::Kind::one    ? 1
-                     : term.kind == Term::Kind::loop ? extents_.at(term.which) - 1
-                                                     : value_of(r_.in_index.at(term.which), sizes_) - 1;
-      last += std::max<int64_t>(most * value_of(term.stride, sizes_), 0);
+      int64_t max = term.kind == Term::Kind::one    ? 1
+                    : term.kind == Term::Kind::loop ? extents_.at(term.which) - 1
+                                                    : value_of(r_.in_index.at(term.which), sizes_) - 1;
+      last += std::max<int64_t>(max * value_of(term.stride, sizes_), 0);
     }
     lengths_[buffer] = std::max(lengths_[buffer], last + 1);
   }
@@ -65,9 +65,10 @@ class Reach {
 };
 
 double real_of(bool is_exact, Dice& dice) {
-  static constexpr double kOdd[] = {NAN, INFINITY, -INFINITY, 0.0, -0.0, 1e-45, -1e-40, 3.4e38, -65504, 1, -1, 0.5, 2.5, -3.5, 16777217};
+  static constexpr double kSpecialValues[] = {NAN,    INFINITY, -INFINITY, 0.0, -0.0, 1e-45, -1e-40,  3.4e38,
+                                              -65504, 1,        -1,        0.5, 2.5,  -3.5,  16777217};
   if (!is_exact) return dice.unit() * 4 - 2;
-  if (dice.chance(0.15)) return dice.pick(kOdd);
+  if (dice.chance(0.15)) return dice.pick(kSpecialValues);
   return dice.chance(0.5) ? dice.unit() * 8 - 4 : std::ldexp(dice.unit() - 0.5, static_cast<int>(dice.below(60)) - 30);
 }
 
@@ -85,7 +86,7 @@ KernelMemory random_memory(const RandomKernel& r, std::mt19937_64& random) {
   KernelMemory memory;
   for (const SizeRule& rule : r.sizes) memory.sizes.push_back(choose(rule, memory.sizes, dice));
   for (int32_t i = 0; i < r.kernel.scalars; ++i) memory.scalars.push_back(real_of(r.is_exact, dice));
-  std::vector<int64_t> lengths = Reach(r, memory.sizes).lengths();
+  std::vector<int64_t> lengths = BufferLengths(r, memory.sizes).lengths();
   for (size_t i = 0; i < lengths.size(); ++i) {
     const Buffer& buffer = r.kernel.buffers[i];
     memory.buffers.emplace_back(lengths[i] * ir::dtype_size(buffer.type));

@@ -16,16 +16,16 @@ constexpr DType kReals[] = {DType::f32, DType::f32, DType::f64};
 constexpr DType kIntegers[] = {DType::i64, DType::i32, DType::i16, DType::i8, DType::u8};
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
-// The distance from 1 to the next number.
+// Distance from 1 to the next larger value.
 double epsilon(DType type) {
   return type == DType::f64 ? 0x1p-52 : type == DType::f32 ? 0x1p-23 : type == DType::f16 ? 0x1p-10 : type == DType::bf16 ? 0x1p-7 : 0;
 }
 
-// The error of a result that is rounded: none if both ways round the same number.
+// Error bound of a rounded result: zero if both implementations round the same value.
 double with_rounding(double error, double limit, DType type) { return error > 0 ? error + epsilon(type) * limit : 0; }
 
-// Where an op of one operand is smooth: x is clamped, then |x| + shift is taken if shift >= 0. There
-// its result and its slope are no greater than these.
+// Domain in which a unary op is smooth: x is clamped, then replaced by |x| + shift if shift >= 0. There the op's result and slope
+// are bounded by these values.
 struct Smooth {
   Op op;
   double clamp, shift, limit, slope;
@@ -53,7 +53,7 @@ void RandomValues::open(std::vector<Statement>& block) { scopes_.push_back({&blo
 void RandomValues::close() { scopes_.pop_back(); }
 
 Item RandomValues::keep(Item item) {
-  // What is known too badly makes the rest unknown as well.
+  // Values with a large error would make the error of later values too large.
   if (item.error <= 0.05 * std::max(item.limit, 1.0)) scopes_.back().items.push_back(item);
   return item;
 }
@@ -82,7 +82,7 @@ Item RandomValues::of(DType type) {
   return constant(type);
 }
 
-// So that there are few ops of one value and itself.
+// Avoids ops whose operands are the same value.
 Item RandomValues::other(DType type, const Item& than) {
   Item item = of(type);
   for (int attempt = 0; attempt < 3 && item.reg == than.reg; ++attempt) item = of(type);
@@ -107,8 +107,8 @@ Item RandomValues::constant(DType type) {
   if (is_half(type)) return cast(constant(DType::f32), type);
   if (type == DType::boolean) return constant(type, static_cast<double>(dice_.below(2)));
   if (is_integer(type)) return constant(type, static_cast<double>(dice_.below(100) - (type == DType::u8 ? 0 : 50)));
-  static constexpr double kOdd[] = {0.0, -0.0, 1, -1, 0.5, 3e38, 1e-40, INFINITY, -INFINITY, NAN};
-  if (is_exact_ && dice_.chance(0.3)) return constant(type, dice_.pick(kOdd));
+  static constexpr double kSpecialValues[] = {0.0, -0.0, 1, -1, 0.5, 3e38, 1e-40, INFINITY, -INFINITY, NAN};
+  if (is_exact_ && dice_.chance(0.3)) return constant(type, dice_.pick(kSpecialValues));
   return constant(type, dice_.unit() * 4 - 2);
 }
 
@@ -129,13 +129,13 @@ Item RandomValues::compute(Op op, DType type, const std::vector<Item>& operands,
   return {statement.result, result, result == DType::boolean ? 1 : limit, error};
 }
 
-Item RandomValues::tame(Item item, double most) {
-  if (is_exact_ || item.limit <= most) return item;
-  Item high = compute(Op::max, item.type, {item, constant(item.type, -most)}, item.limit, item.error);
-  return compute(Op::min, item.type, {high, constant(item.type, most)}, most, item.error);
+Item RandomValues::clamped(Item item, double bound) {
+  if (is_exact_ || item.limit <= bound) return item;
+  Item high = compute(Op::max, item.type, {item, constant(item.type, -bound)}, item.limit, item.error);
+  return compute(Op::min, item.type, {high, constant(item.type, bound)}, bound, item.error);
 }
 
-// A real that every integer type holds when it is cut; 0 if it was a NaN.
+// Returns a real that fits every integer type after truncation; 0 for a NaN.
 Item RandomValues::guarded(Item item, bool is_signed) {
   Item size = compute(Op::abs, item.type, {item}, item.limit);
   Item is_small = compute(Op::lt, item.type, {size, constant(item.type, 100)});
@@ -156,12 +156,12 @@ Item RandomValues::cast(Item item, DType to) {
     if (is_half(item.type)) item = compute(Op::cast, DType::f32, {item}, item.limit);
     return compute(Op::cast, to, {guarded(item, to != DType::u8)}, 100);
   }
-  // Near a tie the two ways may go apart by a whole step of the narrower type: keep the step small.
-  if (is_half(to) && is_real(item.type)) item = tame(item, item.error > 0 ? 4 : 1000);
+  // Near a tie the two results may differ by one ulp of the narrower type: keeps the ulp small.
+  if (is_half(to) && is_real(item.type)) item = clamped(item, item.error > 0 ? 4 : 1000);
   return compute(Op::cast, to, {item}, item.limit, with_rounding(item.error, item.limit, to));
 }
 
-// |item| + shift: away from where ops are steep.
+// Returns |item| + shift, which avoids steep regions of ops.
 Item RandomValues::shifted(Item item, double shift) {
   Item size = compute(Op::abs, item.type, {item}, item.limit, item.error);
   double limit = item.limit + shift;
@@ -170,13 +170,13 @@ Item RandomValues::shifted(Item item, double shift) {
 
 Item RandomValues::plain_real_op(Op op, DType type) {
   bool is_step = op == Op::floor || op == Op::ceil || op == Op::trunc || op == Op::round || op == Op::fmod;
-  Item a = tame(is_step ? exact(type) : of(type), 1000);
+  Item a = clamped(is_step ? exact(type) : of(type), 1000);
   if (op_arity(op) == 1) {
     if (op == Op::sqrt && (!is_exact_ || dice_.chance(0.7))) a = shifted(a, 1);
     double limit = is_step ? a.limit + 1 : a.limit;
     return compute(op, type, {a}, limit, with_rounding(a.error, limit, type));
   }
-  Item b = tame(is_step ? exact(type) : other(type, a), 1000);
+  Item b = clamped(is_step ? exact(type) : other(type, a), 1000);
   for (int attempt = 0; op == Op::copysign && !b.is_loaded; ++attempt) b = attempt < 4 ? exact(type) : constant(type);
   if (op == Op::div && !is_exact_) b = shifted(b, 1);
   double limit = op == Op::add || op == Op::sub ? a.limit + b.limit : op == Op::mul ? a.limit * b.limit : std::max(a.limit, b.limit);
@@ -184,7 +184,7 @@ Item RandomValues::plain_real_op(Op op, DType type) {
                  : op == Op::div ? a.error + a.limit * b.error
                                  : a.error + b.error;
   Item result = compute(op, type, {a, b}, limit, with_rounding(error, limit, type));
-  // Which zero it is, is not said; here it is made one.
+  // The sign of a zero result is unspecified: adding 0 makes it unique.
   if (is_exact_ && (op == Op::max || op == Op::min)) return compute(Op::add, type, {result, constant(type, 0)});
   return result;
 }
@@ -195,20 +195,20 @@ Item RandomValues::smooth_op(DType type) {
   auto near = [&](double limit, double error) { return error + 3 * epsilon(type) * limit; };
   if (which < count) {
     const Smooth& s = kSmooth[which];
-    Item a = tame(of(type), s.clamp);
+    Item a = clamped(of(type), s.clamp);
     if (s.shift >= 0) a = shifted(a, s.shift);
     return compute(s.op, type, {a}, s.limit, near(s.limit, s.slope * a.error));
   }
   if (which == count) {
-    Item a = tame(of(type), 30), b = tame(of(type), 30), c = tame(of(type), 1000);
+    Item a = clamped(of(type), 30), b = clamped(of(type), 30), c = clamped(of(type), 1000);
     double limit = a.limit * b.limit + c.limit;
     return compute(Op::fma, type, {a, b, c}, limit, near(limit, a.limit * b.error + b.limit * a.error + a.error * b.error + c.error));
   }
   if (which == count + 1) {
-    Item y = tame(of(type), 100), x = shifted(tame(of(type), 100), 1);
+    Item y = clamped(of(type), 100), x = shifted(clamped(of(type), 100), 1);
     return compute(Op::atan2, type, {y, x}, 1.6, near(1.6, x.error + y.error));
   }
-  Item base = shifted(tame(of(type), 8), 1), power = tame(of(type), 3);
+  Item base = shifted(clamped(of(type), 8), 1), power = clamped(of(type), 3);
   return compute(Op::pow, type, {base, power}, 729, near(729, 243 * base.error + 1602 * power.error));
 }
 
@@ -266,10 +266,10 @@ Item RandomValues::new_value() {
 Item RandomValues::reducible(Kind kind, DType type) {
   if (kind == Kind::any || kind == Kind::all) return compute(Op::bit_not, type, {of(type)}, 1);
   if (is_integer(type)) return compute(Op::bit_xor, type, {of(type), constant(type)}, kUnbounded);
-  // Sums of small integers and products of powers of two are the same in any order.
+  // Sums of small integers and products of powers of two do not depend on the order.
   if (is_exact_ && kind == Kind::sum) return compute(Op::cast, type, {of(dice_.chance(0.5) ? DType::i8 : DType::u8)});
   if (is_exact_ && kind == Kind::prod) return compute(Op::select, type, {of(DType::boolean), constant(type, 2), constant(type, 0.5)});
-  Item a = tame(of(type), kind == Kind::prod ? 1 : 30);
+  Item a = clamped(of(type), kind == Kind::prod ? 1 : 30);
   return compute(Op::neg, type, {a}, a.limit, a.error);
 }
 

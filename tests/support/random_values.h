@@ -1,7 +1,6 @@
-// The computations of random kernels, of two sorts. An exact kernel has only ops whose result is
-// one number, on any numbers, NaN and infinity too. Any other kernel has all ops, on small numbers;
-// of each of its values it is known how large it is at most, and how far apart two right ways to
-// compute it may be, so that no comparison and no rounding to integers depends on that.
+// The computations of random kernels, of two kinds. An exact kernel only has ops with a unique result on any values, including NaN
+// and infinity. Any other kernel has all ops, on small values. For each value, a bound of its magnitude and of the difference between
+// two correct implementations is known, so that no comparison and no rounding to integers depends on that difference.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +22,7 @@ class Dice {
   auto& pick(List& list) {
     return list[below(static_cast<int64_t>(std::size(list)))];
   }
-  // Rather one of the later ones.
+  // Prefers later elements.
   template <class List>
   auto& pick_late(List& list) {
     auto n = static_cast<int64_t>(std::size(list));
@@ -38,9 +37,9 @@ class Dice {
 struct Item {
   ir::loop::Reg reg = ir::loop::kNoReg;
   ir::DType type = ir::DType::f32;
-  double limit = 0;        // its absolute value at most; of no use in an exact kernel
-  double error = 0;        // 0: there is one right value
-  bool is_loaded = false;  // even a NaN's sign is known
+  double limit = 0;        // Bound of the absolute value; not used in an exact kernel.
+  double error = 0;        // Bound of the difference between correct results; 0 if the result is unique.
+  bool is_loaded = false;  // Even the sign of a NaN is known.
 };
 
 class RandomValues {
@@ -50,27 +49,27 @@ class RandomValues {
 
   RandomValues(Dice& dice, ir::loop::Kernel& kernel, bool is_exact) : dice_(dice), kernel_(kernel), is_exact_(is_exact) {}
 
-  // Statements go to the block that was opened last.
+  // Statements are added to the innermost open block.
   void open(std::vector<ir::loop::Statement>& block);
   void close();
   ir::loop::Reg new_register() { return kernel_.registers++; }
   void add(ir::loop::Statement statement) { scopes_.back().block->push_back(std::move(statement)); }
   Item keep(Item item);
 
-  // Of those in sight, rather late ones and ones that nobody uses yet.
+  // Choose a visible value; late and unused values are preferred.
   Item any();
   Item of(DType type);
-  Item exact(DType type);  // of error 0
+  Item exact(DType type);  // Chooses a value with error 0.
   Item constant(DType type);
   Item constant(DType type, double number);
   Item index(int32_t loop);
-  // Other values can be computed from kept ones only.
+  // Only kept values are operands of later computations.
   Item compute(Op op, DType type, const std::vector<Item>& operands, double limit = 0, double error = 0);
   Item cast(Item item, DType to);
-  Item something();  // a new computation, kept
+  Item something();  // Adds a new computation and keeps its result.
   void use(const Item& item) { used_.resize(kernel_.registers), used_[item.reg] = true; }
 
-  // A value for a reduction, assigned in the block at hand, and what is behind the loop.
+  // The operand of a reduction, assigned in the current block, and the result after the loop.
   Item reducible(ir::loop::Reduction::Kind kind, DType type);
   Item reduced(ir::loop::Reduction::Kind kind, const Item& value, int64_t iterations);
 
@@ -83,7 +82,7 @@ class RandomValues {
   Item choose(const std::vector<Item>& items);
   Item other(DType type, const Item& than);
   Item new_value();
-  Item tame(Item item, double most);
+  Item clamped(Item item, double bound);
   Item shifted(Item item, double shift);
   Item guarded(Item item, bool is_signed);
   Item real_op(DType type);
@@ -97,7 +96,7 @@ class RandomValues {
   ir::loop::Kernel& kernel_;
   bool is_exact_;
   std::vector<Scope> scopes_;
-  std::vector<bool> used_;  // registers
+  std::vector<bool> used_;  // Whether each register is used.
 };
 
 }  // namespace tenon::test

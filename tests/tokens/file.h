@@ -1,4 +1,4 @@
-// A small tokenizer.json to change in tests.
+// A small tokenizer.json that tests modify.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace tenon::test {
 using Json = nlohmann::json;
 using Ids = std::vector<int64_t>;
 
-// BPE over a, b, c, with "ab" (3) before "bc" (4) before "abc" (5), and no other part.
+// BPE over a, b and c that merges "ab" (3) before "bc" (4) before "abc" (5), without other steps.
 inline Json small_file() {
   return Json::parse(R"({
     "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null, "pre_tokenizer": null,
@@ -33,13 +33,13 @@ inline Json added_token(const std::string& content, int id) {
 inline tokens::Pipeline pipeline(const Json& file) { return tokens::Pipeline(file.dump()); }
 
 template <class F>
-void expect_refusal(const std::string& part, F&& f) {
+void expect_refusal(const std::string& message, F&& f) {
   try {
     f();
-    ADD_FAILURE() << "no error, but: " << part;
+    ADD_FAILURE() << "expected an error with: " << message;
   } catch (const UserError& error) {
     EXPECT_EQ(error.code(), ErrorCode::tokenizer);
-    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find(message), std::string::npos) << error.what();
   }
 }
 

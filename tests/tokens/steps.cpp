@@ -1,4 +1,4 @@
-// Steps of a tokenizer one at a time, in corners that the comparison with the reference does not name.
+// Single steps of a tokenizer, in corner cases that the comparison with the reference does not cover by name.
 #include <tenon/tokenizer.h>
 
 #include <filesystem>
@@ -16,7 +16,7 @@ TEST(Merging, LowestRankFirstThenLeftmost) {
   EXPECT_EQ(small.encode("bcab", true), (Ids{4, 3}));
   Json file = small_file();
   std::swap(file["model"]["merges"][0], file["model"]["merges"][1]);
-  EXPECT_EQ(pipeline(file).encode("abc", true), (Ids{0, 4}));  // bc goes first, and a bc is no token
+  EXPECT_EQ(pipeline(file).encode("abc", true), (Ids{0, 4}));  // bc is merged first, and "a bc" has no merge.
 }
 
 TEST(Merging, BothFormsOfMerges) {
@@ -25,9 +25,9 @@ TEST(Merging, BothFormsOfMerges) {
   EXPECT_EQ(pipeline(file).encode("abcbc", true), (Ids{5, 4}));
 }
 
-TEST(Merging, WithoutUnknownTokenCharactersVanish) { EXPECT_EQ(pipeline(small_file()).encode("xaybz", true), (Ids{3})); }
+TEST(Merging, WithoutUnknownTokenCharactersAreDropped) { EXPECT_EQ(pipeline(small_file()).encode("xaybz", true), (Ids{3})); }
 
-TEST(Merging, UnknownTokensFuseIfAsked) {
+TEST(Merging, UnknownTokensAreFusedWithFuseUnk) {
   Json file = small_file();
   file["model"]["unk_token"] = "c";
   EXPECT_EQ(pipeline(file).encode("xya", true), (Ids{2, 2, 0}));
@@ -42,7 +42,7 @@ TEST(Merging, BytesInsteadOfUnknown) {
   file["model"]["vocab"]["<0xC3>"] = 6;
   file["model"]["vocab"]["<0xA9>"] = 7;
   EXPECT_EQ(pipeline(file).encode("a\xC3\xA9", true), (Ids{0, 6, 7}));
-  EXPECT_EQ(pipeline(file).encode("\xC3\xAA", true), Ids{2});  // not all of its bytes are tokens
+  EXPECT_EQ(pipeline(file).encode("\xC3\xAA", true), Ids{2});  // Not all bytes of the character are tokens.
 }
 
 TEST(Merging, WholeWordsWithoutMerges) {
@@ -59,7 +59,7 @@ TEST(Merging, AMegabyteWithoutSpaces) {
   EXPECT_EQ(pipeline(small_file()).encode(text, true).size(), size_t{2} << 18);
 }
 
-TEST(AddedTokens, LongestAtOnePlace) {
+TEST(AddedTokens, LongestAtOnePosition) {
   Json file = small_file();
   file["added_tokens"] = {added_token("<a", 6), added_token("<a>", 7)};
   EXPECT_EQ(pipeline(file).encode("<a><ab", true), (Ids{7, 6, 1}));
@@ -103,7 +103,7 @@ TEST(Templates, AroundTheText) {
   EXPECT_EQ(pipeline(file).encode("a", false), Ids{0});
 }
 
-TEST(Files, HarmlessPaddingAndModelsWithoutType) {
+TEST(Files, PaddingWithoutEffectAndModelsWithoutType) {
   Json file = small_file();
   file["padding"] = {{"strategy", "BatchLongest"}, {"direction", "Right"}, {"pad_to_multiple_of", nullptr}, {"pad_id", 0}};
   file["model"].erase("type");
@@ -118,7 +118,7 @@ TEST(Normalizers, OneCharacterWithTwoInLowerCase) {
   EXPECT_EQ(pipeline(file).encode("\u0130I", true), (Ids{0, 1, 0}));
 }
 
-TEST(Utf8, ReplacesWhatIsBroken) {
+TEST(Utf8, ReplacesInvalidBytes) {
   auto text = [](std::string bytes) { return tokens::take_text(bytes, false); };
   EXPECT_EQ(text("a\xFF"
                  "b"),
@@ -134,7 +134,7 @@ TEST(Utf8, ReplacesWhatIsBroken) {
   EXPECT_EQ(open, "\xE2\x82");
 }
 
-// A folder with a byte-level tokenizer whose tokens are all bytes of "é" and "!".
+// A folder with a byte-level tokenizer whose tokens are the bytes of "é" and "!".
 class OnDisk : public testing::Test {
  protected:
   OnDisk() : folder_(std::filesystem::temp_directory_path() / ("tenon_tokens_" + std::to_string(::getpid()))) {
@@ -166,7 +166,7 @@ TEST_F(OnDisk, LoadsAFolder) {
 TEST_F(OnDisk, StreamsWholeCharacters) {
   TextStream stream(Tokenizer::load(folder_.string()));
   EXPECT_EQ(stream.put(0), "");
-  EXPECT_EQ(stream.put(3), "");  // a special token
+  EXPECT_EQ(stream.put(3), "");  // Special tokens are skipped.
   EXPECT_EQ(stream.put(1), "\u00E9");
   EXPECT_EQ(stream.put(1), "\uFFFD");
   EXPECT_EQ(stream.put(0), "");

@@ -1,6 +1,6 @@
-// tokens_tool FILE encode|plain|decode|all|stream: one JSON value a line in, one out. Texts become ids (plain: without special
-// tokens), ids become text (all: with special tokens; stream: one id at a time, a list of texts). `time` reads all of its input as one
-// text and says how long encoding took.
+// tokens_tool FILE encode|plain|decode|all|stream: reads one JSON value per line and prints one per line. Encodes texts to ids (plain:
+// without special tokens), or decodes ids to text (all: with special tokens; stream: one id at a time, printed as a list of strings).
+// tokens_tool FILE time: reads all of its input as one text and prints the throughput of encoding.
 #include <tenon/tokenizer.h>
 
 #include <iostream>
@@ -13,9 +13,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-Json answer(const tenon::Tokenizer& tokenizer, const std::string& what, const Json& given) {
-  if (what == "encode" || what == "plain") return tokenizer.encode(given.get<std::string>(), what == "encode");
-  auto ids = given.get<std::vector<int64_t>>();
+Json convert(const tenon::Tokenizer& tokenizer, const std::string& what, const Json& input) {
+  if (what == "encode" || what == "plain") return tokenizer.encode(input.get<std::string>(), what == "encode");
+  auto ids = input.get<std::vector<int64_t>>();
   if (what == "decode" || what == "all") return tokenizer.decode(ids, what == "decode");
   Json texts = Json::array();
   tenon::TextStream stream(tokenizer);
@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
     tenon::Tokenizer tokenizer = tenon::Tokenizer::load(argv[1]);
     std::string what = argv[2];
     if (what == "time") return time_encoding(tokenizer), 0;
-    for (std::string line; std::getline(std::cin, line);) std::cout << answer(tokenizer, what, Json::parse(line)).dump() << "\n";
+    for (std::string line; std::getline(std::cin, line);) std::cout << convert(tokenizer, what, Json::parse(line)).dump() << "\n";
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";
     return 1;

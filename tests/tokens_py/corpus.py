@@ -1,4 +1,4 @@
-"""Text to train tokenizers on and strings to try them with: from Python's own library and from Unicode, always the same."""
+"""Deterministic training text and test strings, from Python's standard library and from Unicode."""
 import functools
 import pathlib
 import random
@@ -8,12 +8,12 @@ import unicodedata
 from tokenizers import normalizers
 
 SPACES = " \t\n\r\x0b\x0c\x85\xa0\u1680\u2000\u2003\u2009\u200a\u2028\u2029\u202f\u205f\u3000\u180e\u200b\ufeff"
-# First and last code point of the blocks that strings are made of, the busy ones.
+# First and last code point of the Unicode blocks that test strings are drawn from.
 BLOCKS = [(0x20, 0x7E), (0xA0, 0x24F), (0x300, 0x36F), (0x370, 0x52F), (0x590, 0x6FF), (0x900, 0xDFF), (0xE00, 0xEFF), (0x1100, 0x11FF),
           (0x1E00, 0x1FFF), (0x2000, 0x206F), (0x2070, 0x22FF), (0x2460, 0x27BF), (0x3000, 0x30FF), (0x3400, 0x34FF), (0x4E00, 0x9FFF),
           (0xAC00, 0xD7A3), (0xF900, 0xFDFF), (0xFE00, 0xFFFD), (0x10000, 0x107FF), (0x1D400, 0x1D7FF), (0x1F1E6, 0x1F6FF), (0x1F900, 0x1F9FF),
           (0x20000, 0x200FF), (0xE0000, 0xE01EF), (0, 0x10FFFF)]
-MARKS = "\u0334\u3099\u05b0\u05b4\u0316\u0301\u0345"  # of combining classes 1, 8, 10, 14, 220, 230, 240
+MARKS = "\u0334\u3099\u05b0\u05b4\u0316\u0301\u0345"  # Combining classes 1, 8, 10, 14, 220, 230, 240.
 EMOJI = ["👩‍👩‍👧‍👦", "🏳️‍🌈", "👍🏽", "🇩🇪🇯🇵", "❤️", "1️⃣", "🤷🏻‍♂️"]
 WORDS = ["don't", "I'll", "WE'RE", "they'Ve", "it'ſ", "'S", "'d'D", "naïve", "İstanbul", "ΣΑΣ", "straße", "ﬁnger", "e\u0301te\u0301", "नमस्ते", "مرحبا بالعالم",
          "שָׁלוֹם", "東京タワー", "한국어", "ภาษาไทย", "1234567", "3.14159", "٣٤٥", "Ⅻ", "½", "x²", "foo_bar", "http://a.b/c?d=e&f", "a--b", "...", "¿qué?", "\u2581x"]
@@ -21,8 +21,8 @@ WORDS = ["don't", "I'll", "WE'RE", "they'Ve", "it'ſ", "'S", "'d'D", "naïve", "
 
 @functools.cache
 def known_points():
-    """All code points but those that are not assigned in Unicode 14, which is what PCRE2 10.42 knows, and those whose normal forms
-    or combining classes (seen by the order of marks) are newer than the tables of `tokenizers`. docs/limits.md counts them."""
+    """All code points, except those that are not assigned in Unicode 14 (the version of PCRE2 10.42) and those whose normal forms or
+    combining classes (observable by the order of marks) are newer than the tables of `tokenizers`. docs/limits.md counts them."""
     forms = {"NFD": normalizers.NFD(), "NFKD": normalizers.NFKD()}
     points = [chr(c) for c in range(0x110000) if unicodedata.category(chr(c)) not in ("Cn", "Cs")]
 
@@ -37,7 +37,7 @@ def known_points():
 
 @functools.cache
 def library_text(limit):
-    """The first files of the standard library, whole lines only."""
+    """The beginnings of files of the standard library."""
     paths = sorted(pathlib.Path(sysconfig.get_path("stdlib")).glob("*.py"))
     return "".join(path.read_text(encoding="utf-8", errors="ignore")[:40000] for path in paths)[:limit]
 
@@ -55,7 +55,7 @@ class Strings:
         block = self.random.choice(self.blocks)
         return "".join(chr(self.random.choice(block)) for _ in range(self.random.randint(1, 12)))
 
-    def part(self):
+    def fragment(self):
         r = self.random
         kind = r.randrange(9 if self.extras else 8)
         if kind == 0:
@@ -76,7 +76,7 @@ class Strings:
         return self.characters()
 
     def one(self):
-        return "".join(self.part() for _ in range(self.random.randint(1, 8)))
+        return "".join(self.fragment() for _ in range(self.random.randint(1, 8)))
 
     def many(self, count):
         return ["", " ", "\n", "a"] + [self.one() for _ in range(count - 4)]

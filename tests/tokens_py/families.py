@@ -1,4 +1,4 @@
-"""Small tokenizers in the forms that well-known models use, trained where they are needed."""
+"""Small tokenizers with the configurations of well-known models, trained on the fly."""
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -92,7 +92,7 @@ def clip(lines):
 
 
 def prefixed(lines):
-    """No well-known one: the options that the others leave out."""
+    """Not a well-known model: uses the options that the other tokenizers do not use."""
     t = Tokenizer(models.BPE(unk_token="[UNK]", continuing_subword_prefix="##"))
     t.normalizer = normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()])
     t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.Split("ab", "merged_with_previous"),
@@ -103,7 +103,7 @@ def prefixed(lines):
     return t
 
 
-# Name, how it is made, strings to mix in.
+# Name: constructor, strings that are mixed into the test strings.
 FAMILIES = {
     "gpt2": (gpt2, ["<|endoftext|>"]),
     "llama3": (lambda lines: by_pattern(LLAMA3, lines), ["<|eot_id|>", "<tool>", "<|begin_of_text|>"]),

@@ -1,6 +1,6 @@
-"""Ids and texts of the C++ reader of tokenizer.json beside those of the Python package `tokenizers`, which is the reference.
+"""Compares ids and texts of the C++ tokenizer with those of the Python package `tokenizers`, which is the reference.
 
-TENON_TOKENS_TOOL names the program tokens_tool; TENON_TOKENS_STRINGS, how many strings each tokenizer gets (2,500).
+TENON_TOKENS_TOOL is the path of tokens_tool. TENON_TOKENS_STRINGS is the count of strings per tokenizer (default 2,500).
 """
 import json
 import os
@@ -22,13 +22,13 @@ def lines():
     return training_lines()
 
 
-def ask(path, what, values):
+def run_tool(path, what, values):
     given = "".join(json.dumps(value) + "\n" for value in values)
     run = subprocess.run([TOOL, str(path), what], input=given, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    answers = [json.loads(line) for line in run.stdout.split("\n") if line]
-    assert len(answers) == len(values)
-    return answers
+    results = [json.loads(line) for line in run.stdout.split("\n") if line]
+    assert len(results) == len(values)
+    return results
 
 
 def same(ours, theirs, inputs):
@@ -44,20 +44,20 @@ def test_equals_the_reference(name, lines, tmp_path):
     strings = Strings(zlib.crc32(name.encode()), extras).many(STRINGS)
 
     encodings = [reference.encode(text).ids for text in strings]
-    same(ask(path, "encode", strings), encodings, strings)
+    same(run_tool(path, "encode", strings), encodings, strings)
     some = strings[:500]
-    same(ask(path, "plain", some), [reference.encode(text, add_special_tokens=False).ids for text in some], some)
+    same(run_tool(path, "plain", some), [reference.encode(text, add_special_tokens=False).ids for text in some], some)
 
     chance = random.Random(name)
     size = reference.get_vocab_size()
     anything = [[chance.randrange(size + 3) for _ in range(chance.randint(0, 12))] for _ in range(1000)]
     ids = encodings + anything
     texts = [reference.decode(one) for one in ids]
-    same(ask(path, "decode", ids), texts, ids)
-    same(ask(path, "all", ids), [reference.decode(one, skip_special_tokens=False) for one in ids], ids)
-    streamed = ask(path, "stream", ids)
-    same(["".join(parts) for parts in streamed[:len(encodings)]], texts[:len(encodings)], ids)
+    same(run_tool(path, "decode", ids), texts, ids)
+    same(run_tool(path, "all", ids), [reference.decode(one, skip_special_tokens=False) for one in ids], ids)
+    streamed = run_tool(path, "stream", ids)
+    same(["".join(texts_of_one) for texts_of_one in streamed[:len(encodings)]], texts[:len(encodings)], ids)
     if name in BYTE_LEVEL:
-        same(["".join(parts) for parts in streamed], texts, ids)
+        same(["".join(texts_of_one) for texts_of_one in streamed], texts, ids)
         plain = [text for text in strings if not any(extra.strip() in text for extra in extras)]
-        same(ask(path, "decode", ask(path, "encode", plain)), plain, plain)
+        same(run_tool(path, "decode", run_tool(path, "encode", plain)), plain, plain)

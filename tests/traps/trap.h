@@ -33,7 +33,7 @@ struct Trap : Program {
   void clear_gradients() {
     for (auto& p : parameters()) p.mutable_grad().reset();
   }
-  std::string never_answered() override { return "each call may do something else"; }
+  std::string never_served() override { return "each call may do something else"; }
   Tensors state() override {
     Tensors all = parameters();
     all.insert(all.end(), {buffer, kept, torch::tensor(seen, torch::kDouble), torch::tensor(runs)});

@@ -1,4 +1,4 @@
-// Places in the arena: values that live at the same time never share a byte, unless one took over the other's place.
+// Offsets in the arena: values with overlapping lifetimes never share a byte, unless one reuses the buffer of the other.
 #include "planner/arena.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ int64_t bytes(const ir::Graph& graph, ValueId id) {
   return ir::extent_of(graph.values[id].type) * ir::dtype_size(graph.values[id].type.dtype);
 }
 
-// Random ops of one or two operands over vectors of random lengths, some of them returned.
+// Returns a graph of random ops with one or two operands over vectors of random lengths; some values are outputs.
 ir::Graph random_graph(uint64_t seed) {
   std::mt19937_64 random(seed);
   auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
@@ -51,7 +51,7 @@ ir::Graph random_graph(uint64_t seed) {
   return graph;
 }
 
-// Where a value's memory begins: block or host, and the byte there.
+// Live range of a buffer, in node indices.
 struct Life {
   ValueId root;
   size_t begin, end;
@@ -77,7 +77,7 @@ std::vector<Life> lives_of(const ir::Graph& graph) {
   return lives;
 }
 
-TEST(Arena, WhatLivesTogetherIsApart) {
+TEST(Arena, LiveValuesDoNotOverlap) {
   size_t placed = 0, hosted = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     ir::Graph graph = random_graph(seed);
@@ -108,7 +108,7 @@ TEST(Arena, WhatLivesTogetherIsApart) {
   EXPECT_GT(hosted, 100u);
 }
 
-TEST(Arena, AResultTakesThePlaceOfAnOperandThatDies) {
+TEST(Arena, AResultReusesTheBufferOfADyingOperand) {
   ir::Graph graph = ir::parse(R"(graph @g {
   input %0 : f32[64] argument "x"
   %1 : f32[64] = aten::neg(%0)

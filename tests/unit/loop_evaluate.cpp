@@ -1,4 +1,4 @@
-// The evaluator on kernels small enough to compute by hand or in five lines.
+// The evaluator on kernels whose results can be computed by hand or in five lines.
 #include "ir/loop/evaluate.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace tenon::ir::loop {
 
 using test::KernelMemory;
 
-// The buffer's contents afterwards.
+// Evaluates a kernel and returns the contents of one buffer.
 std::vector<double> result(const std::string& text, const std::vector<std::vector<double>>& buffers, std::vector<int64_t> sizes,
                            size_t which, std::vector<double> scalars = {}) {
   Kernel kernel = parse_kernel(text);
@@ -29,11 +29,11 @@ std::vector<double> result(const std::string& text, const std::vector<std::vecto
   return out;
 }
 
-using Row = std::vector<double>;
+using Values = std::vector<double>;
 
-// A transposed matrix plus a row plus a scalar, times a number.
+// A transposed matrix plus a bias, times 2, plus a scalar.
 TEST(LoopEvaluate, BroadcastAndStrides) {
-  Row out = result(R"(kernel k(in p0: f32, in p1: f64, out p2: f32; sizes n0 n1 n2; scalars s0) {
+  Values out = result(R"(kernel k(in p0: f32, in p1: f64, out p2: f32; sizes n0 n1 n2; scalars s0) {
     parallel i0 < n0, i1 < n1 {
       %0 = load p0[i0 + i1*n2]
       %1 = load p1[i1]
@@ -45,25 +45,25 @@ TEST(LoopEvaluate, BroadcastAndStrides) {
       store p2[i0*n1 + i1] %6
     }
   })",
-                   {{1, 2, 3, 4, 5, 6}, {10, 20, 30}, Row(6, -1)}, {2, 3, 2}, 2, {0.5});
-  EXPECT_EQ(out, (Row{22.5, 46.5, 70.5, 24.5, 48.5, 72.5}));
+                      {{1, 2, 3, 4, 5, 6}, {10, 20, 30}, Values(6, -1)}, {2, 3, 2}, 2, {0.5});
+  EXPECT_EQ(out, (Values{22.5, 46.5, 70.5, 24.5, 48.5, 72.5}));
 }
 
 TEST(LoopEvaluate, NegativeStrideAndGather) {
-  Row out = result(R"(kernel k(in p0: i32, in p1: i64, out p2: i32) {
+  Values out = result(R"(kernel k(in p0: i32, in p1: i64, out p2: i32) {
     parallel i0 < 3 {
       %0 = load p1[i0*-1 + 2]
       %1 = load p0[%0*2 + 1]
       store p2[i0] %1
     }
   })",
-                   {{0, 1, 2, 3, 4, 5}, {2, 0, 1}, Row(3, 0)}, {}, 2);
-  EXPECT_EQ(out, (Row{3, 1, 5}));
+                      {{0, 1, 2, 3, 4, 5}, {2, 0, 1}, Values(3, 0)}, {}, 2);
+  EXPECT_EQ(out, (Values{3, 1, 5}));
 }
 
 TEST(LoopEvaluate, RowSoftmax) {
-  Row x = {1, 2, 3, 0, 0, 0};
-  Row out = result(R"(kernel softmax(in p0: f32, out p1: f32; sizes n0 n1) {
+  Values x = {1, 2, 3, 0, 0, 0};
+  Values out = result(R"(kernel softmax(in p0: f32, out p1: f32; sizes n0 n1) {
     parallel i0 < n0 {
       vector i1 < n1 {
         %0 = load p0[i0*n1 + i1]
@@ -82,7 +82,7 @@ TEST(LoopEvaluate, RowSoftmax) {
       }
     }
   })",
-                   {x, Row(6, 0)}, {2, 3}, 1);
+                      {x, Values(6, 0)}, {2, 3}, 1);
   for (size_t i = 0; i < 6; ++i) {
     size_t row = i / 3 * 3;
     double sum = std::exp(x[row]) + std::exp(x[row + 1]) + std::exp(x[row + 2]);
@@ -90,9 +90,9 @@ TEST(LoopEvaluate, RowSoftmax) {
   }
 }
 
-// Two rows behind each other: where the first ends, the second is read instead.
+// Concatenates two vectors: after the end of the first, the second is read.
 TEST(LoopEvaluate, MaskedCat) {
-  Row out = result(R"(kernel cat(in p0: bf16, in p1: bf16, out p2: bf16; sizes n0 n1) {
+  Values out = result(R"(kernel cat(in p0: bf16, in p1: bf16, out p2: bf16; sizes n0 n1) {
     parallel i0 < n0 {
       %0 = index i0
       %1 = constant i64 2
@@ -108,24 +108,24 @@ TEST(LoopEvaluate, MaskedCat) {
       store p2[i0] %10
     }
   })",
-                   {{1, 2}, {3, 4, 5}, Row(5, 0)}, {5, 0}, 2);
-  EXPECT_EQ(out, (Row{1, 2, 3, 4, 5}));
+                      {{1, 2}, {3, 4, 5}, Values(5, 0)}, {5, 0}, 2);
+  EXPECT_EQ(out, (Values{1, 2, 3, 4, 5}));
 }
 
-TEST(LoopEvaluate, MaskedStoreLeavesTheRest) {
-  Row out = result(R"(kernel k(in p0: bool, out p1: i8) {
+TEST(LoopEvaluate, MaskedStoreKeepsOtherElements) {
+  Values out = result(R"(kernel k(in p0: bool, out p1: i8) {
     parallel i0 < 4 {
       %0 = load p0[i0]
       %1 = constant i8 7
       store p1[i0] %1 if %0
     }
   })",
-                   {{1, 0, 0, 1}, {1, 2, 3, 4}}, {}, 1);
-  EXPECT_EQ(out, (Row{7, 2, 3, 7}));
+                      {{1, 0, 0, 1}, {1, 2, 3, 4}}, {}, 1);
+  EXPECT_EQ(out, (Values{7, 2, 3, 7}));
 }
 
 TEST(LoopEvaluate, ColumnSumInsideVectorLoop) {
-  Row out = result(R"(kernel columns(in p0: f32, out p1: f32; sizes n0 n1) {
+  Values out = result(R"(kernel columns(in p0: f32, out p1: f32; sizes n0 n1) {
     parallel i0 < 1 {
       vector i1 < n1 {
         serial i2 < n0 {
@@ -135,21 +135,21 @@ TEST(LoopEvaluate, ColumnSumInsideVectorLoop) {
       }
     }
   })",
-                   {{1, 2, 3, 4, 5, 6}, {0, 0, 0}}, {2, 3}, 1);
-  EXPECT_EQ(out, (Row{5, 7, 9}));
+                      {{1, 2, 3, 4, 5, 6}, {0, 0, 0}}, {2, 3}, 1);
+  EXPECT_EQ(out, (Values{5, 7, 9}));
 }
 
 TEST(LoopEvaluate, SumsRoundOnce) {
-  Row x(10000, 0.1f);
-  Row out = result(R"(kernel k(in p0: f32, out p1: f32; sizes n0) {
+  Values x(10000, 0.1f);
+  Values out = result(R"(kernel k(in p0: f32, out p1: f32; sizes n0) {
     parallel i0 < 1 { vector i1 < n0 { %0 = load p0[i1] } sum f32 %0 -> %1 store p1[0] %1 }
   })",
-                   {x, {0}}, {10000}, 1);
+                      {x, {0}}, {10000}, 1);
   EXPECT_EQ(out[0], static_cast<float>(10000 * static_cast<double>(0.1f)));
 }
 
-// Sum, product, greatest, least, any and all of this row.
-Row reductions(const std::string& type, const Row& row) {
+// Returns the sum, product, maximum, minimum, any and all of a vector.
+Values reductions(const std::string& type, const Values& values) {
   std::string text = R"(kernel k(in p0: T, out p1: T; sizes n0) {
     parallel i0 < 1 {
       vector i1 < n0 {
@@ -167,32 +167,33 @@ Row reductions(const std::string& type, const Row& row) {
     }
   })";
   for (size_t at; (at = text.find('T')) != std::string::npos;) text.replace(at, 1, type);
-  return result(text, {row, Row(6, 9)}, {static_cast<int64_t>(row.size())}, 1);
+  return result(text, {values, Values(6, 9)}, {static_cast<int64_t>(values.size())}, 1);
 }
 
 TEST(LoopEvaluate, Reductions) {
-  EXPECT_EQ(reductions("f32", {2, -3, 0.5}), (Row{-0.5, -3, 2, -3, 1, 1}));
-  EXPECT_EQ(reductions("i32", {2, 0, -3}), (Row{-1, 0, 2, -3, 1, 0}));
-  EXPECT_EQ(reductions("u8", {200, 100}), (Row{44, 32, 200, 100, 1, 1}));
+  EXPECT_EQ(reductions("f32", {2, -3, 0.5}), (Values{-0.5, -3, 2, -3, 1, 1}));
+  EXPECT_EQ(reductions("i32", {2, 0, -3}), (Values{-1, 0, 2, -3, 1, 0}));
+  EXPECT_EQ(reductions("u8", {200, 100}), (Values{44, 32, 200, 100, 1, 1}));
 }
 
-TEST(LoopEvaluate, ReductionsOfNothing) {
-  EXPECT_EQ(reductions("f64", {}), (Row{0, 1, -INFINITY, INFINITY, 0, 1}));
-  EXPECT_EQ(reductions("i8", {}), (Row{0, 1, -128, 127, 0, 1}));
-  EXPECT_EQ(reductions("u8", {}), (Row{0, 1, 0, 255, 0, 1}));
+TEST(LoopEvaluate, ReductionsOfEmptyRanges) {
+  EXPECT_EQ(reductions("f64", {}), (Values{0, 1, -INFINITY, INFINITY, 0, 1}));
+  EXPECT_EQ(reductions("i8", {}), (Values{0, 1, -128, 127, 0, 1}));
+  EXPECT_EQ(reductions("u8", {}), (Values{0, 1, 0, 255, 0, 1}));
   EXPECT_EQ(reductions("i16", {})[3], 32767);
 }
 
-TEST(LoopEvaluate, NanWins) {
-  for (const Row& row : {Row{1, NAN, 2}, Row{NAN, 1, 2}, Row{1, 2, NAN}}) {
-    Row out = reductions("f32", row);
+TEST(LoopEvaluate, NanPropagates) {
+  for (const Values& values : {Values{1, NAN, 2}, Values{NAN, 1, 2}, Values{1, 2, NAN}}) {
+    Values out = reductions("f32", values);
     EXPECT_TRUE(std::isnan(out[2]) && std::isnan(out[3]));
   }
 }
 
 TEST(LoopEvaluate, EmptyParallelLoop) {
-  Row out = result("kernel k(out p0: f32; sizes n0) { parallel i0 < 3, i1 < n0 { %0 = constant f32 1.0 store p0[0] %0 } }", {{5}}, {0}, 0);
-  EXPECT_EQ(out, Row{5});
+  Values out =
+      result("kernel k(out p0: f32; sizes n0) { parallel i0 < 3, i1 < n0 { %0 = constant f32 1.0 store p0[0] %0 } }", {{5}}, {0}, 0);
+  EXPECT_EQ(out, Values{5});
 }
 
 Number op(Op which, DType type, std::vector<double> operands) {
@@ -288,11 +289,11 @@ TEST(LoopCasts, TiesOfHalves) {
   EXPECT_EQ(cast(DType::f32, 0x1.8p-25, DType::f16), 0x1p-24);
   EXPECT_EQ(cast(DType::f32, 3.4e38, DType::bf16), INFINITY);
   EXPECT_EQ(cast(DType::i32, 257, DType::bf16), 256);
-  // By way of f32, where this becomes a tie.
+  // The conversion rounds to f32 first, where the value becomes a tie.
   EXPECT_EQ(cast(DType::f64, 257 + 1e-9, DType::bf16), 256);
 }
 
-// Every number of 16 bits comes back; what lies halfway to the next goes to the even one.
+// Every 16-bit value survives a round trip, and ties round to even.
 template <class Widen, class Narrow>
 void check_all(Widen widen, Narrow narrow, uint16_t infinity) {
   for (uint32_t bits = 0; bits < infinity; ++bits) {

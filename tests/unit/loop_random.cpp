@@ -1,5 +1,4 @@
-// Random kernels are valid, survive their text, stay inside their buffers, and have some of
-// everything.
+// Random kernels are valid, survive printing and parsing, stay inside their buffers, and cover all constructs.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -15,7 +14,7 @@ namespace tenon::test {
 using namespace ir::loop;
 using ir::DType;
 
-// Buffers end at a guard page, so that an index out of range ends the program.
+// Buffers end at a guard page, so that an index out of range crashes the program.
 TEST(RandomKernels, AreValid) {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     std::mt19937_64 random(seed);
@@ -35,8 +34,8 @@ TEST(RandomKernels, AreValid) {
   }
 }
 
-// What appears in a kernel, in words.
-class Survey {
+// Collects descriptions of the constructs that occur in kernels.
+class ConstructCoverage {
  public:
   void add(const RandomKernel& r) {
     for (const Buffer& b : r.kernel.buffers) seen_.insert(std::string(b.is_output ? "out " : "in ") + dtype_name(b.type));
@@ -53,8 +52,8 @@ class Survey {
   void operator()(const Constant& s) { seen_.insert(std::string("constant ") + dtype_name(s.type)); }
   void operator()(const ScalarArgument& s) { seen_.insert(std::string("scalar ") + dtype_name(s.type)); }
   void operator()(const LoopIndex&) { seen_.insert("index"); }
-  void operator()(const Load& s) { place("load", s.index, s.mask); }
-  void operator()(const Store& s) { place("store", s.index, s.mask); }
+  void operator()(const Load& s) { access("load", s.index, s.mask); }
+  void operator()(const Store& s) { access("store", s.index, s.mask); }
   void operator()(const Loop& loop) {
     around_ += std::string(around_.empty() ? "" : ">") + loop_name(loop.kind);
     seen_.insert(around_);
@@ -67,7 +66,7 @@ class Survey {
   bool has(const std::string& what) const { return seen_.count(what) > 0; }
 
  private:
-  void place(const std::string& what, const Index& index, Reg mask) {
+  void access(const std::string& what, const Index& index, Reg mask) {
     if (mask != kNoReg) seen_.insert("masked " + what);
     if (index.empty()) seen_.insert(what + " at 0");
     for (const Term& term : index) {
@@ -82,8 +81,8 @@ class Survey {
   std::string around_;
 };
 
-TEST(RandomKernels, HaveSomeOfEverything) {
-  Survey survey;
+TEST(RandomKernels, CoverAllConstructs) {
+  ConstructCoverage survey;
   std::mt19937_64 random(1);
   for (int i = 0; i < 1500; ++i) {
     RandomKernel r = random_kernel(random);

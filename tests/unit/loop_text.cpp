@@ -1,5 +1,5 @@
-// The loop language's text: kernels and numbers survive it, equal kernels have equal keys, damage is
-// refused with a place.
+// The text form of loops: kernels and constants survive it, equal kernels have equal keys, and errors in damaged text name the
+// position.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -53,7 +53,7 @@ TEST(LoopText, EqualKernelsHaveEqualKeys) {
   EXPECT_NE(key(a), key(b));
 }
 
-// The ids in the data do not matter, only the order in which they appear.
+// Keys do not depend on the ids in the data, only on the order in which they appear.
 TEST(LoopText, KeysDoNotDependOnIds) {
   Kernel kernel = parse_kernel("kernel k(in p0: f32, out p1: f32) { parallel i0 < 4 { %0 = load p0[i0] store p1[i0] %0 } }");
   std::string before = key(kernel);
@@ -93,7 +93,7 @@ TEST(LoopText, EveryRealSurvives) {
   survive<float, uint32_t>(DType::f32);
 }
 
-TEST(LoopText, OddConstantsSurvive) {
+TEST(LoopText, SpecialConstantsSurvive) {
   for (double number : {-0.0, static_cast<double>(INFINITY), -static_cast<double>(INFINITY), static_cast<double>(NAN), 1e300, 0.1})
     for (DType type : {DType::f32, DType::f64}) {
       std::string text = print(with_constant({kNoReg, type, number}));
@@ -105,12 +105,12 @@ TEST(LoopText, OddConstantsSurvive) {
   }
 }
 
-TEST(LoopText, ConstantsThatRoundAlikeAreAlike) {
+TEST(LoopText, ConstantsThatRoundToTheSameValueAreEqual) {
   EXPECT_EQ(key(with_constant({kNoReg, DType::f32, 0.1})), key(with_constant({kNoReg, DType::f32, static_cast<double>(0.1f)})));
   EXPECT_NE(key(with_constant({kNoReg, DType::f64, 0.1})), key(with_constant({kNoReg, DType::f64, static_cast<double>(0.1f)})));
 }
 
-std::string refusal(const std::string& text) {
+std::string parse_error(const std::string& text) {
   try {
     parse_kernel(text);
   } catch (const UserError& error) {
@@ -119,21 +119,21 @@ std::string refusal(const std::string& text) {
   return "";
 }
 
-TEST(LoopText, ErrorsHaveAPlace) {
-  EXPECT_NE(refusal("kernel k() {\n  parallel i0 < 4 {\n    %0 = ad f32 %1\n  }\n}\n").find("line 3, column 12: expected an op"),
+TEST(LoopText, ErrorsNameThePosition) {
+  EXPECT_NE(parse_error("kernel k() {\n  parallel i0 < 4 {\n    %0 = ad f32 %1\n  }\n}\n").find("line 3, column 12: expected an op"),
             std::string::npos);
-  EXPECT_NE(refusal("kernel k(in p1: f32)").find("the next buffer's number"), std::string::npos);
-  EXPECT_NE(refusal("kernel k(in p0: f33)").find("an element type"), std::string::npos);
-  EXPECT_NE(refusal("kernel k() { parallel i0 < 4 { %0 = neg f32 %0 } }").find("defined above"), std::string::npos);
-  EXPECT_NE(refusal("kernel k() { parallel i0 < 4 { %0 = index i0 %0 = index i0 } }").find("not yet defined"), std::string::npos);
-  EXPECT_NE(refusal("kernel k() { parallel i0 < 4 { } mean f32 %0 -> %1 }").find("a reduction"), std::string::npos);
+  EXPECT_NE(parse_error("kernel k(in p1: f32)").find("the next buffer's number"), std::string::npos);
+  EXPECT_NE(parse_error("kernel k(in p0: f33)").find("an element type"), std::string::npos);
+  EXPECT_NE(parse_error("kernel k() { parallel i0 < 4 { %0 = neg f32 %0 } }").find("defined above"), std::string::npos);
+  EXPECT_NE(parse_error("kernel k() { parallel i0 < 4 { %0 = index i0 %0 = index i0 } }").find("not yet defined"), std::string::npos);
+  EXPECT_NE(parse_error("kernel k() { parallel i0 < 4 { } mean f32 %0 -> %1 }").find("a reduction"), std::string::npos);
 }
 
-// Cut, doubled or changed characters: parsed or refused, never anything else.
-TEST(LoopText, DamagedTextIsRefusedOrParsed) {
+// Text with removed, repeated or changed characters is parsed or rejected, never anything else.
+TEST(LoopText, DamagedTextIsRejectedOrParsed) {
   std::string good = kNorm;
   std::mt19937 random(3);
-  size_t refused = 0;
+  size_t rejected = 0;
   for (int i = 0; i < 20000; ++i) {
     std::string bad = good;
     size_t at = random() % bad.size();
@@ -152,10 +152,10 @@ TEST(LoopText, DamagedTextIsRefusedOrParsed) {
       EXPECT_EQ(print(parse_kernel(print(kernel))), print(kernel));
       verify(kernel);
     } catch (const Error&) {
-      ++refused;
+      ++rejected;
     }
   }
-  EXPECT_GT(refused, 7000u);
+  EXPECT_GT(rejected, 7000u);
 }
 
 }  // namespace tenon::ir::loop

@@ -7,7 +7,7 @@
 
 namespace tenon::ir::loop {
 
-// What verify says about it; "" if nothing.
+// Returns the error of verify(), or an empty string.
 std::string complaint(const Kernel& kernel) {
   try {
     verify(kernel);
@@ -17,7 +17,7 @@ std::string complaint(const Kernel& kernel) {
   return "";
 }
 
-// Inputs p0: f32, p1: bf16, p2: bool; outputs p3: f32, p4: bf16.
+// Returns a kernel with inputs p0: f32, p1: bf16, p2: bool and outputs p3: f32, p4: bf16.
 Kernel with_body(const std::string& body) {
   return parse_kernel(
       "kernel k(in p0: f32, in p1: bf16, in p2: bool, out p3: f32, out p4: bf16; sizes n0; scalars s0) {\nparallel i0 < n0 {\n" + body +
@@ -32,7 +32,7 @@ struct Case {
 
 class LoopRules : public testing::TestWithParam<Case> {};
 
-TEST_P(LoopRules, IsKept) {
+TEST_P(LoopRules, IsEnforced) {
   std::string said = complaint(with_body(GetParam().body));
   if (!*GetParam().complaint) EXPECT_EQ(said, "");
   else EXPECT_NE(said.find(GetParam().complaint), std::string::npos) << said;
@@ -105,7 +105,7 @@ TEST(LoopVerify, BufferType) {
   EXPECT_NE(complaint(parse_kernel("kernel k(in p0: c64) { parallel i0 < 4 { } }")).find("a buffer of a type"), std::string::npos);
 }
 
-// What the parser would not let through.
+// Invalid data that the parser would reject.
 TEST(LoopVerify, Data) {
   Kernel twice = with_body("%0 = index i0 %1 = index i0");
   std::get<LoopIndex>(twice.outer.body[1].what).result = 0;
@@ -140,7 +140,7 @@ TEST(LoopVerify, Data) {
   EXPECT_NE(complaint(name).find("a proper name"), std::string::npos);
 }
 
-TEST(LoopVerify, SaysWhere) {
+TEST(LoopVerify, NamesTheLine) {
   std::string said = complaint(with_body("%0 = load p0[i0] serial i1 < 4 { %1 = neg f64 %0 }"));
   EXPECT_NE(said.find("kernel k, line 5 of its text"), std::string::npos) << said;
 }

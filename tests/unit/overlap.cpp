@@ -1,4 +1,4 @@
-// may_overlap and may_overlap_itself, checked against counting.
+// Compares may_overlap and may_overlap_itself with an enumeration of all elements.
 #include "ir/graph/overlap.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ std::set<int64_t> elements(const TensorType& t) {
   return out;
 }
 
-TEST(Overlap, AgreesWithCounting) {
+TEST(Overlap, AgreesWithEnumeration) {
   std::mt19937 random(7);
   auto pick = [&](int n) { return static_cast<int64_t>(random() % n); };
   size_t certain = 0;

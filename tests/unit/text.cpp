@@ -1,4 +1,4 @@
-// The graph language: numbers survive the text, damage is refused with a place.
+// The text form of graphs: constants survive it, and errors in damaged text name the position.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -39,7 +39,7 @@ TEST(Text, EveryDoubleSurvives) {
   }
 }
 
-TEST(Text, OddConstantsSurvive) {
+TEST(Text, SpecialConstantsSurvive) {
   std::vector<Attribute> odd = {INT64_MIN,
                                 INT64_MAX,
                                 -0.0,
@@ -60,11 +60,11 @@ TEST(Text, OddConstantsSurvive) {
   }
 }
 
-// Cut, doubled or changed characters: parsed or refused, never anything else.
-TEST(Text, DamagedTextIsRefusedOrParsed) {
+// Text with removed, repeated or changed characters is parsed or rejected, never anything else.
+TEST(Text, DamagedTextIsRejectedOrParsed) {
   std::string good = print(with_constant(std::vector<int64_t>{1, 2}));
   std::mt19937 random(3);
-  size_t refused = 0;
+  size_t rejected = 0;
   for (int i = 0; i < 20000; ++i) {
     std::string bad = good;
     size_t at = random() % bad.size();
@@ -83,10 +83,10 @@ TEST(Text, DamagedTextIsRefusedOrParsed) {
       verify(g);
       EXPECT_EQ(print(parse(print(g))), print(g));
     } catch (const UserError& error) {
-      ++refused;
+      ++rejected;
     }
   }
-  EXPECT_GT(refused, 10000u);
+  EXPECT_GT(rejected, 10000u);
 }
 
 }  // namespace tenon::ir

@@ -1,4 +1,4 @@
-// Warnings are whole lines on stderr, one for each key.
+// Warnings are printed to stderr as whole lines, once per key.
 #include "base/warn.h"
 
 #include <gtest/gtest.h>

@@ -35,7 +35,7 @@ Tensor Layer::forward(Tensor x) {
     case Kind::dropout:
       return torch::dropout(x, 0.4, training);
     case Kind::scale:
-      return x * number;
+      return x * factor;
     case Kind::branch:
       return flag ? x.relu() : x.tanh() + 1;
     case Kind::repeat:
@@ -58,7 +58,7 @@ Tensor Layer::forward(Tensor x) {
       return x - buffer.to(type);
     }
     case Kind::item:
-      return x.sum().item<double>() > number ? x - 1 : x + 1;
+      return x.sum().item<double>() > factor ? x - 1 : x + 1;
     case Kind::choice:
       return x + choices[times % 3].to(type);
     case Kind::count:
@@ -106,7 +106,7 @@ Tensors Walker::state() const {
   return out;
 }
 
-std::string act(Random& random, Walker& a, Walker& b, Surroundings& where) {
+std::string act(Random& random, Walker& a, Walker& b, CallContext& context) {
   uint64_t seed = random();
   auto both = [&](auto&& f) {
     for (Walker* w : {&a, &b}) {
@@ -123,8 +123,8 @@ std::string act(Random& random, Walker& a, Walker& b, Surroundings& where) {
       on_layer([](Layer& l, Random&) { l.flag = !l.flag; });
       return "a flag flips";
     case 1:
-      on_layer([](Layer& l, Random&) { l.number *= 0.75; });
-      return "a number changes";
+      on_layer([](Layer& l, Random&) { l.factor *= 0.75; });
+      return "a factor changes";
     case 2:
       on_layer([](Layer& l, Random& r) { l.times = 1 + static_cast<int>(below(r, 3)); });
       return "a count changes";
@@ -150,7 +150,7 @@ std::string act(Random& random, Walker& a, Walker& b, Surroundings& where) {
       on_layer([](Layer& l, Random&) {
         if (l.linear) l.linear->weight.set_data(torch::randn({kWidth, kWidth}, l.linear->weight.options().requires_grad(false)));
       });
-      return "a weight gets other memory";
+      return "a weight gets another storage";
     case 7:
       on_layer([](Layer& l, Random&) {
         if (l.linear) l.linear->weight.set_requires_grad(!l.linear->weight.requires_grad());
@@ -164,36 +164,36 @@ std::string act(Random& random, Walker& a, Walker& b, Surroundings& where) {
       });
       return "a step of gradient descent";
     case 9:
-      where.grad = !where.grad;
+      context.grad = !context.grad;
       return "grad mode";
     case 10:
-      where.autocast = !where.autocast;
+      context.autocast = !context.autocast;
       return "autocast";
     case 11:
-      where.inference = !where.inference;
+      context.inference = !context.inference;
       return "inference mode";
     case 12:
-      where.wide = !where.wide;
+      context.wide = !context.wide;
       return "another batch size";
     case 13:
-      where.transposed = !where.transposed;
+      context.transposed = !context.transposed;
       return "another layout";
     case 14:
-      where.offset = !where.offset;
-      where.requires_grad = !where.requires_grad;
-      return "another place of the argument";
+      context.offset = !context.offset;
+      context.requires_grad = !context.requires_grad;
+      return "another storage offset of the argument";
     case 15:
-      where.backward_inside = !where.backward_inside;
-      return "the backward inside or outside";
+      context.backward_inside = !context.backward_inside;
+      return "backward inside or outside the function";
     case 16:
-      where.keep_gradients = !where.keep_gradients;
+      context.keep_gradients = !context.keep_gradients;
       return "gradients are kept or not";
     case 17:
       both([](Walker& w, Random& r) {
         if (w.layers.size() > 2) w.layers.erase(w.layers.begin() + below(r, static_cast<int64_t>(w.layers.size())));
         else w.layers.emplace_back(Layer::Kind::repeat, r);
       });
-      return "a layer comes or goes";
+      return "a layer is added or removed";
     default:
       on_layer([](Layer& l, Random&) { std::reverse(l.choices.begin(), l.choices.end()); });
       return "choices are reordered";

@@ -20,14 +20,14 @@ struct Layer {
   torch::nn::BatchNorm1d batch_norm{nullptr};
   Tensor buffer, kept;
   Tensors choices;
-  double number = 1.5;
+  double factor = 1.5;
   int times = 1;
   bool flag = false, training = true;
   int runs = 0;
 
   Layer(Kind kind, Random& random);
   Tensor forward(Tensor x);
-  Tensors tensors() const;  // all that it holds
+  Tensors tensors() const;  // Parameters, buffers and cached tensors.
 };
 
 struct Walker {
@@ -39,14 +39,14 @@ struct Walker {
   Tensors state() const;
 };
 
-// Where a call happens.
-struct Surroundings {
+// Global modes of a call, and properties of its argument.
+struct CallContext {
   bool grad = true, autocast = false, inference = false, backward_inside = false;
   bool wide = false, transposed = false, offset = false, requires_grad = false;
   bool keep_gradients = false;
 };
 
-// Does one random thing to both, which are alike; returns what it was.
-std::string act(Random& random, Walker& a, Walker& b, Surroundings& where);
+// Applies one random action to both modules, which have equal state. Returns its description.
+std::string act(Random& random, Walker& a, Walker& b, CallContext& context);
 
 }  // namespace tenon::walks

@@ -1,0 +1,28 @@
+#include "tokens/text_segment.h"
+
+#include "base/error.h"
+#include "tokens/utf8.h"
+
+namespace tenon::tokens {
+
+void check_growth(size_t bytes, size_t bytes_before) {
+  if (bytes > (size_t{1} << 20) + 64 * bytes_before)
+    throw UserError(ErrorCode::tokenizer, "tokenizer.json: its steps expand a text of " + std::to_string(bytes_before) + " bytes to " +
+                                              std::to_string(bytes) + " bytes; remove the steps that repeat text");
+}
+
+TextSegments::TextSegments(std::string_view text) : given_(text.size()) {
+  if (text.empty()) return;
+  size_t first = 0;
+  next_character(text, first);
+  segments_.push_back({text, first, -1});
+}
+
+TextSegment TextSegments::keep(Normalized text) {
+  kept_ += text.text.size();
+  check_growth(kept_, given_);
+  texts_.push_back(std::move(text.text));
+  return {texts_.back(), text.from_start, -1};
+}
+
+}  // namespace tenon::tokens
