@@ -40,20 +40,20 @@ struct KernelMemory {
 
   // Valid until this is changed or gone.
   abi::KernelArguments arguments();
-  int64_t length(const ir::loop::Kernel& kernel, size_t buffer) const;  // in elements
-  ir::loop::Number get(const ir::loop::Kernel& kernel, size_t buffer, int64_t at) const;
+  int64_t length(const ir::loop::LoopKernel& kernel, size_t buffer) const;  // in elements
+  ir::loop::ScalarValue get(const ir::loop::LoopKernel& kernel, size_t buffer, int64_t at) const;
 
  private:
   std::vector<void*> pointers_;
 };
 
 // Memory whose buffers hold these numbers, cast to the buffers' types.
-KernelMemory memory_of(const ir::loop::Kernel& kernel, const std::vector<std::vector<double>>& buffers, std::vector<int64_t> sizes,
+KernelMemory memory_of(const ir::loop::LoopKernel& kernel, const std::vector<std::vector<double>>& buffers, std::vector<int64_t> sizes,
                        std::vector<double> scalars = {});
 
 // "" if all outputs are alike; a NaN is like a NaN. `tolerances`: how far apart finite numbers may
 // be, for each buffer; none means not at all.
-std::string difference(const ir::loop::Kernel& kernel, const KernelMemory& got, const KernelMemory& expected,
+std::string difference(const ir::loop::LoopKernel& kernel, const KernelMemory& got, const KernelMemory& expected,
                        const std::vector<double>& tolerances = {});
 
 }  // namespace tenon::test

@@ -33,7 +33,7 @@ struct SizeRule {
 };
 
 struct RandomKernel {
-  ir::loop::Kernel kernel;
+  ir::loop::LoopKernel kernel;
   bool is_exact = false;                             // its data may be anything: NaN, infinity, huge
   std::vector<double> tolerances;                    // of each buffer
   std::vector<SizeRule> sizes;                       // each speaks of earlier ones only
@@ -46,6 +46,6 @@ RandomKernel random_kernel(std::mt19937_64& random);
 KernelMemory random_memory(const RandomKernel& kernel, std::mt19937_64& random);
 
 // Of the flattened parallel loop.
-int64_t iterations(const ir::loop::Kernel& kernel, const KernelMemory& memory);
+int64_t iterations(const ir::loop::LoopKernel& kernel, const KernelMemory& memory);
 
 }  // namespace tenon::test

@@ -48,7 +48,7 @@ class RandomValues {
   using DType = ir::DType;
   using Op = ir::loop::Op;
 
-  RandomValues(Dice& dice, ir::loop::Kernel& kernel, bool is_exact) : dice_(dice), kernel_(kernel), is_exact_(is_exact) {}
+  RandomValues(Dice& dice, ir::loop::LoopKernel& kernel, bool is_exact) : dice_(dice), kernel_(kernel), is_exact_(is_exact) {}
 
   // Statements go to the block that was opened last.
   void open(std::vector<ir::loop::Statement>& block);
@@ -94,7 +94,7 @@ class RandomValues {
   Item select(DType type);
 
   Dice& dice_;
-  ir::loop::Kernel& kernel_;
+  ir::loop::LoopKernel& kernel_;
   bool is_exact_;
   std::vector<Scope> scopes_;
   std::vector<bool> used_;  // registers
