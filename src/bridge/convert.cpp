@@ -63,8 +63,8 @@ at::ScalarType from_dtype(ir::DType dtype) {
   throw InternalError("unknown element type");
 }
 
-ir::NumberTensor number_of(const at::Tensor& tensor, bool plain) {
-  ir::NumberTensor number;
+ir::ScalarTensor number_of(const at::Tensor& tensor, bool plain) {
+  ir::ScalarTensor number;
   auto type = tensor.scalar_type();
   number.dtype = to_dtype(type);
   number.plain = plain;
@@ -88,7 +88,7 @@ ir::NumberTensor number_of(const at::Tensor& tensor, bool plain) {
   return number;
 }
 
-at::Tensor make_number(const ir::NumberTensor& number) {
+at::Tensor make_number(const ir::ScalarTensor& number) {
   auto type = from_dtype(number.dtype);
   at::Tensor tensor = std::visit(
       [&](auto n) -> at::Tensor {
@@ -152,7 +152,7 @@ c10::IValue from_attribute(const ir::Attribute& attribute, const c10::Type& type
       return out;
     }
     c10::IValue operator()(const std::vector<std::string>& list) const { return list; }
-    c10::IValue operator()(const ir::NumberTensor& number) const { return make_number(number); }
+    c10::IValue operator()(const ir::ScalarTensor& number) const { return make_number(number); }
   };
   return std::visit(Visitor{type, resources}, attribute);
 }

@@ -18,8 +18,8 @@ ir::DType to_dtype(at::ScalarType type);
 at::ScalarType from_dtype(ir::DType dtype);
 
 // A 0-d tensor's contents, and the tensor again.
-ir::NumberTensor number_of(const at::Tensor& tensor, bool plain);
-at::Tensor make_number(const ir::NumberTensor& number);
+ir::ScalarTensor number_of(const at::Tensor& tensor, bool plain);
+at::Tensor make_number(const ir::ScalarTensor& number);
 
 // A constant argument. Generators go into `resources`; nullopt for what has no text form.
 std::optional<ir::Attribute> to_attribute(const c10::IValue& value, std::vector<c10::IValue>& resources);

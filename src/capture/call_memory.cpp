@@ -47,8 +47,8 @@ class OpRunner {
       stack_.emplace_back(operand(*ref));
     } else if (const auto* list = std::get_if<TensorListRef>(&arg)) {
       push_list(*list, op.op.schema().arguments()[index].type()->str().find('?') != std::string::npos);
-    } else if (const auto* number = std::get_if<ir::NumberTensor>(&arg)) {
-      ir::NumberTensor now = *number;
+    } else if (const auto* number = std::get_if<ir::ScalarTensor>(&arg)) {
+      ir::ScalarTensor now = *number;
       if (is_scalar) now.number = scalar;
       stack_.emplace_back(bridge::make_number(now));
     } else if (is_scalar) {

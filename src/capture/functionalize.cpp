@@ -330,7 +330,7 @@ class Functionalizer {
       for (size_t i = 0; i < list->items.size(); ++i) values.ids.push_back(operand(list->items[i], i));
       return values;
     }
-    if (const auto* number = std::get_if<ir::NumberTensor>(&arg)) return ir::Attribute(*number);
+    if (const auto* number = std::get_if<ir::ScalarTensor>(&arg)) return ir::Attribute(*number);
     auto attribute = bridge::to_attribute(std::get<c10::IValue>(arg), out_.resources);
     if (!attribute) obstacle("an argument of " + op_name(op.op) + " without a text form");
     return attribute.value_or(ir::Attribute(ir::None{}));
@@ -343,9 +343,9 @@ class Functionalizer {
     ir::Scalar scalar{static_cast<int32_t>(out_.scalars.size())};
     out_.scalars.push_back(static_cast<int32_t>(number));
     out_.graph.scalars.push_back(tape_.scalars[number]);
-    const auto* tensor = std::get_if<ir::NumberTensor>(&op.args[index]);
+    const auto* tensor = std::get_if<ir::ScalarTensor>(&op.args[index]);
     if (!tensor) return ir::Attribute(scalar);
-    ir::NumberTensor held = *tensor;
+    ir::ScalarTensor held = *tensor;
     held.number = scalar;
     return ir::Attribute(held);
   }
@@ -625,7 +625,7 @@ class Functionalizer {
       bool grad = false;
       ir::for_each_operand(node, [&](ValueId id) { grad |= g.values[id].requires_grad; });
       const ops::Facts* facts = ops::find(node.op);
-      bool makes_plain = node.op == "aten::detach" || (facts && facts->birth);  // `empty_like` takes sizes alone
+      bool makes_plain = node.op == "aten::detach" || (facts && facts->uninitialized);  // `empty_like` takes sizes alone
       if (grad && !node.no_grad && !makes_plain)
         ir::for_each_definition(node, [&](ValueId id) { g.values[id].requires_grad |= g.values[id].type.dtype <= ir::DType::bf16; });
     }

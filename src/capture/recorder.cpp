@@ -55,7 +55,7 @@ OpFacts look_up(const c10::OperatorHandle& op) {
   for (const auto& result : schema.returns()) facts.host_result |= !is_tensor_type(*result.type());
   for (const auto& argument : schema.arguments()) {
     facts.writes.push_back(!views_in_place && argument.alias_info() && argument.alias_info()->isWrite());
-    facts.random |= argument.type()->str().find("Generator") != std::string::npos && !(facts.row && facts.row->birth);
+    facts.random |= argument.type()->str().find("Generator") != std::string::npos && !(facts.row && facts.row->uninitialized);
   }
   return facts;
 }
@@ -208,7 +208,7 @@ TapeArgument Recorder::note_argument(const c10::IValue& value) {
 }
 
 void Recorder::note_scalars(TapeOp& entry) {
-  if (const ops::Facts* row = facts_of(entry.op).row; row && row->is_by_number) return;
+  if (const ops::Facts* row = facts_of(entry.op).row; row && row->specializes) return;
   for (const TapeArgument& arg : entry.args) {
     if (const auto* ref = std::get_if<TensorRef>(&arg)) entry.free_scalars |= ref->defined();
     else if (const auto* list = std::get_if<TensorListRef>(&arg)) entry.free_scalars |= !list->items.empty();
@@ -301,7 +301,7 @@ void Recorder::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, St
   note_scalars(entry);
   note_writes(entry, *stack, first);
   entry.may_throw = facts.row && facts.row->may_throw;
-  entry.births = facts.row && facts.row->birth;
+  entry.births = facts.row && facts.row->uninitialized;
   entry.default_dtype = c10::get_default_dtype_as_scalartype();
   entry.takes_indices = !index_arguments(op).empty();
   entry.absolute_offset = facts.name.rfind("aten::as_strided", 0) == 0;

@@ -142,9 +142,9 @@ bool Replayer::matches_argument(const TapeArgument& expected, const c10::IValue&
     }
     return true;
   }
-  if (const auto* number = std::get_if<ir::NumberTensor>(&expected)) {
+  if (const auto* number = std::get_if<ir::ScalarTensor>(&expected)) {
     if (!given.isTensor() || !given.toTensor().defined() || !given.toTensor().unsafeGetTensorImpl()->is_wrapped_number()) return false;
-    ir::NumberTensor now = bridge::number_of(given.toTensor(), /*plain=*/false);
+    ir::ScalarTensor now = bridge::number_of(given.toTensor(), /*plain=*/false);
     if (!scalar || !std::holds_alternative<double>(number->number)) return same_number(*number, now);
     if (now.dtype != number->dtype || !std::holds_alternative<double>(now.number)) return false;
     memory_.scalars[(*scalar)++] = std::get<double>(now.number);

@@ -117,7 +117,7 @@ class MetaRun {
     const TapeArgument& arg = op.args[index];
     if (const auto* ref = std::get_if<TensorRef>(&arg)) {
       stack_.emplace_back(shadow(*ref));
-    } else if (const auto* number = std::get_if<ir::NumberTensor>(&arg)) {
+    } else if (const auto* number = std::get_if<ir::ScalarTensor>(&arg)) {
       stack_.emplace_back(bridge::make_number(*number));
     } else if (const auto* value = std::get_if<c10::IValue>(&arg)) {
       bool is_device = value->isDevice() || op.op.schema().arguments()[index].name() == "device";

@@ -16,7 +16,7 @@ struct SameArgument {
   const TapeArgument& other;
   bool operator()(const TensorRef& a) const { return std::get<TensorRef>(other) == a; }
   bool operator()(const TensorListRef& a) const { return std::get<TensorListRef>(other) == a; }
-  bool operator()(const ir::NumberTensor& a) const { return same_number(a, std::get<ir::NumberTensor>(other)); }
+  bool operator()(const ir::ScalarTensor& a) const { return same_number(a, std::get<ir::ScalarTensor>(other)); }
   bool operator()(const c10::IValue& a) const { return same_constant(a, std::get<c10::IValue>(other)); }
 };
 
@@ -45,7 +45,7 @@ bool same_constant(const c10::IValue& a, const c10::IValue& b) {
   return a == b;
 }
 
-bool same_number(const ir::NumberTensor& a, const ir::NumberTensor& b) {
+bool same_number(const ir::ScalarTensor& a, const ir::ScalarTensor& b) {
   if (a.dtype != b.dtype || a.plain != b.plain || a.number.index() != b.number.index()) return false;
   if (const auto* d = std::get_if<double>(&a.number)) return same_double(*d, std::get<double>(b.number));
   return a.number == b.number;
@@ -65,7 +65,7 @@ std::string describe(const c10::IValue& value) {
 
 std::string describe(const TapeArgument& argument) {
   if (const auto* value = std::get_if<c10::IValue>(&argument)) return describe(*value);
-  if (const auto* number = std::get_if<ir::NumberTensor>(&argument)) return ir::print(ir::Attribute(*number));
+  if (const auto* number = std::get_if<ir::ScalarTensor>(&argument)) return ir::print(ir::Attribute(*number));
   if (std::holds_alternative<TensorListRef>(argument)) return "a list of tensors";
   const auto& ref = std::get<TensorRef>(argument);
   std::ostringstream out;
@@ -76,7 +76,7 @@ std::string describe(const TapeArgument& argument) {
 
 std::optional<double> free_scalar(const TapeOp& op, const TapeArgument& argument) {
   if (!op.free_scalars) return std::nullopt;
-  if (const auto* number = std::get_if<ir::NumberTensor>(&argument)) {
+  if (const auto* number = std::get_if<ir::ScalarTensor>(&argument)) {
     const auto* value = std::get_if<double>(&number->number);
     return value ? std::optional(*value) : std::nullopt;
   }

@@ -32,7 +32,7 @@ struct External {
   c10::weak_intrusive_ptr<c10::TensorImpl> weak;
   c10::weak_intrusive_ptr<c10::StorageImpl> weak_storage;
   int64_t version = 0;                     // when it was first met
-  std::optional<ir::NumberTensor> number;  // a 0-d tensor's contents when it was first met
+  std::optional<ir::ScalarTensor> number;  // a 0-d tensor's contents when it was first met
 
   // The program let go of it before it ended.
   bool gone() const { return kind == Kind::met && weak_storage.expired(); }

@@ -50,7 +50,7 @@ struct TensorListRef {
   bool operator==(const TensorListRef&) const = default;
 };
 
-using TapeArgument = std::variant<TensorRef, TensorListRef, ir::NumberTensor, c10::IValue>;
+using TapeArgument = std::variant<TensorRef, TensorListRef, ir::ScalarTensor, c10::IValue>;
 
 // The operand whose memory a result lies on.
 struct Origin {
@@ -145,7 +145,7 @@ struct Backward {
 
 // Equal bit by bit: two NaNs are the same constant, 0.0 and -0.0 are not.
 bool same_constant(const c10::IValue& a, const c10::IValue& b);
-bool same_number(const ir::NumberTensor& a, const ir::NumberTensor& b);
+bool same_number(const ir::ScalarTensor& a, const ir::ScalarTensor& b);
 
 // In words, for messages.
 std::string describe(const TapeArgument& argument);

@@ -42,7 +42,7 @@ void print_kernels(const tenon::ir::Graph& original, bool keeps_weights) {
   std::vector<tenon::ir::Group> groups = tenon::passes::find_groups(graph, tenon::passes::is_skipped("fuse"), keeps_weights);
   for (size_t g = 0; g < groups.size(); ++g) {
     if (groups[g].call || groups[g].product || groups[g].convolution) continue;
-    loop::Kernel kernel = tenon::loops::lower(graph, groups[g], graph.name + "_" + std::to_string(g)).kernel;
+    loop::LoopKernel kernel = tenon::loops::lower(graph, groups[g], graph.name + "_" + std::to_string(g)).kernel;
     std::cout << loop::print(kernel);
     loop::verify(kernel);
 #ifdef TENON_NATIVE

@@ -14,7 +14,7 @@ constexpr int32_t kNoVariable = -1;
 
 class Analyzer {
  public:
-  explicit Analyzer(const Kernel& kernel) : kernel_(kernel) {
+  explicit Analyzer(const LoopKernel& kernel) : kernel_(kernel) {
     size_t count = static_cast<size_t>(kernel.registers);
     out_.types.resize(count);
     out_.uses.resize(count);
@@ -23,8 +23,8 @@ class Analyzer {
   }
 
   Analysis run() {
-    int32_t last = kernel_.outer.variables.back().number;
-    out_.is_flat = !has_vector_loop(kernel_.outer.body) && walks_along(kernel_.outer.body, last);
+    int32_t last = kernel_.outer.variables.back().id;
+    out_.is_flat = !has_vector_loop(kernel_.outer.body) && has_unit_stride(kernel_.outer.body, last);
     if (out_.is_flat) vector_ = last;
     (*this)(kernel_.outer);
     for (const Reduction* sum : sums_)
@@ -41,21 +41,21 @@ class Analyzer {
   void operator()(const Constant& s) { define(s.result, s.type, false); }
   void operator()(const ScalarArgument& s) { define(s.result, s.type, false); }
   void operator()(const LoopIndex& s) { define(s.result, DType::i64, s.loop == vector_); }
-  void operator()(const Load& s) { define(s.result, kernel_.buffers[s.buffer].type, place(s.index, s.mask)); }
+  void operator()(const Load& s) { define(s.result, kernel_.buffers[s.buffer].type, varies_along(s.index, s.mask)); }
   void operator()(const Store& s) {
-    place(s.index, s.mask);
+    varies_along(s.index, s.mask);
     use(s.value);
   }
 
   void operator()(const Loop& loop) {
-    if (loop.kind == Loop::Kind::vector) vector_ = loop.variables[0].number;
+    if (loop.kind == Loop::Kind::vector) vector_ = loop.variables[0].id;
     size_t outside = candidates_.size();
     for (const Statement& statement : loop.body) std::visit(*this, statement.what);
     std::vector<bool> varies;
     for (const Reduction& r : loop.reductions) {
       varies.push_back(use(r.value) && loop.kind != Loop::Kind::vector);
       if (r.kind != Reduction::Kind::sum) continue;
-      // Only of this very loop: in a loop further in, the product would be added too often.
+      // The product must be in the loop's own body: in an inner loop it would be added too often.
       auto product = std::find_if(candidates_.begin() + static_cast<ptrdiff_t>(outside), candidates_.end(),
                                   [&](const Compute* c) { return c->result == r.value; });
       if (product == candidates_.end()) continue;
@@ -74,17 +74,17 @@ class Analyzer {
     });
   }
 
-  // Whether something lies side by side in memory along this variable.
-  bool walks_along(const std::vector<Statement>& body, int32_t variable) const {
-    auto is_step = [&](const Term& term) {
-      return term.kind == Term::Kind::loop && term.which == variable && term.stride == Size::constant(1);
+  // Returns whether some load or store has unit stride along this variable.
+  bool has_unit_stride(const std::vector<Statement>& body, int32_t variable) const {
+    auto is_unit = [&](const IndexTerm& term) {
+      return term.kind == IndexTerm::Kind::loop && term.which == variable && term.stride == Size::constant(1);
     };
     return std::any_of(body.begin(), body.end(), [&](const Statement& s) {
-      if (const auto* loop = std::get_if<Loop>(&s.what)) return walks_along(loop->body, variable);
+      if (const auto* loop = std::get_if<Loop>(&s.what)) return has_unit_stride(loop->body, variable);
       const auto* load = std::get_if<Load>(&s.what);
       const auto* store = std::get_if<Store>(&s.what);
       const Index* index = load ? &load->index : store ? &store->index : nullptr;
-      return index && std::any_of(index->begin(), index->end(), is_step);
+      return index && std::any_of(index->begin(), index->end(), is_unit);
     });
   }
 
@@ -96,17 +96,17 @@ class Analyzer {
     ++out_.uses[reg];
     return out_.varies[reg];
   }
-  bool place(const Index& index, Reg mask) {
+  bool varies_along(const Index& index, Reg mask) {
     bool varies = mask != kNoReg && use(mask);
-    for (const Term& term : index) {
+    for (const IndexTerm& term : index) {
       bool is_zero = !term.stride.is_param && term.stride.value == 0;
-      if (term.kind == Term::Kind::reg) varies |= use(term.which);
-      if (term.kind == Term::Kind::loop && term.which == vector_) varies |= !is_zero;
+      if (term.kind == IndexTerm::Kind::reg) varies |= use(term.which);
+      if (term.kind == IndexTerm::Kind::loop && term.which == vector_) varies |= !is_zero;
     }
     return varies;
   }
 
-  const Kernel& kernel_;
+  const LoopKernel& kernel_;
   Analysis out_;
   int32_t vector_ = kNoVariable;
   std::vector<const Compute*> candidates_;
@@ -115,7 +115,7 @@ class Analyzer {
 
 }  // namespace
 
-Analysis analyze(const Kernel& kernel) { return Analyzer(kernel).run(); }
+Analysis analyze(const LoopKernel& kernel) { return Analyzer(kernel).run(); }
 
 namespace {
 

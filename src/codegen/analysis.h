@@ -1,4 +1,4 @@
-// What is known of a kernel before any code is written.
+// Analysis of a kernel before code is emitted.
 #pragma once
 
 #include <vector>
@@ -8,20 +8,20 @@
 namespace tenon::codegen {
 
 struct Analysis {
-  std::vector<ir::DType> types;  // by register
-  std::vector<int32_t> uses;     // by register
-  // Differs from lane to lane of the vector loop around it; the others are kept as scalars.
+  std::vector<ir::DType> types;  // Per register.
+  std::vector<int32_t> uses;     // Number of uses per register.
+  // Per register: it varies from lane to lane of the enclosing vector loop. Other registers are scalars.
   std::vector<char> varies;
-  // Products that only a sum reads: they are added with one rounding.
+  // Per register: a product that only a sum reads. It is fused into the addition, which rounds once.
   std::vector<const ir::loop::Compute*> products;
-  // The kernel has no vector loop of its own, so that its last parallel variable is taken as one.
+  // The kernel has no vector loop, so its last parallel variable is vectorized.
   bool is_flat = false;
 };
 
-Analysis analyze(const ir::loop::Kernel& kernel);
+Analysis analyze(const ir::loop::LoopKernel& kernel);
 
-// How many vectors a loop's body works on side by side: few where the body is long enough to keep
-// the CPU busy by itself, one where it calls functions, since no vector register survives a call.
+// Returns the unroll factor of a vector loop: small if the body is long enough to keep the CPU busy, and
+// 1 if it calls functions, since no vector register survives a call.
 int unroll(const std::vector<ir::loop::Statement>& body, const Analysis& analysis);
 
 }  // namespace tenon::codegen

@@ -42,10 +42,10 @@ int Builder::lanes_of(const Value* value) {
   return vector ? static_cast<int>(vector->getNumElements()) : 1;
 }
 
-llvm::Constant* Builder::lane_numbers(llvm::Type* element, int lanes) {
-  llvm::SmallVector<llvm::Constant*, 16> numbers;
-  for (int lane = 0; lane < lanes; ++lane) numbers.push_back(llvm::ConstantInt::get(element, static_cast<uint64_t>(lane)));
-  return llvm::ConstantVector::get(numbers);
+llvm::Constant* Builder::lane_indices(llvm::Type* element, int lanes) {
+  llvm::SmallVector<llvm::Constant*, 16> indices;
+  for (int lane = 0; lane < lanes; ++lane) indices.push_back(llvm::ConstantInt::get(element, static_cast<uint64_t>(lane)));
+  return llvm::ConstantVector::get(indices);
 }
 
 Value* Builder::mad(Value* a, Value* b, Value* c) {
@@ -66,13 +66,14 @@ Value* Builder::bits(Value* x) {
 
 Value* Builder::from_bits(Value* x, llvm::Type* real) { return CreateBitCast(x, like(x->getType(), real)); }
 
-Value* Builder::room(llvm::Type* type) {
+Value* Builder::alloca_at_entry(llvm::Type* type) {
   llvm::BasicBlock& entry = GetInsertBlock()->getParent()->getEntryBlock();
   llvm::IRBuilder<> at_entry(&entry, entry.begin());
   return at_entry.CreateAlloca(type);
 }
 
-Builder::State Builder::loop(Value* first, Value* last, int64_t step, State state, llvm::function_ref<State(Value* i, State state)> body) {
+CarriedValues Builder::loop(Value* first, Value* last, int64_t step, CarriedValues state,
+                            llvm::function_ref<CarriedValues(Value* i, CarriedValues state)> body) {
   llvm::BasicBlock* before = GetInsertBlock();
   llvm::Function* function = before->getParent();
   auto* inside = llvm::BasicBlock::Create(getContext(), "loop", function);
@@ -83,13 +84,13 @@ Builder::State Builder::loop(Value* first, Value* last, int64_t step, State stat
   llvm::PHINode* i = CreatePHI(getInt64Ty(), 2);
   i->addIncoming(first, before);
   llvm::SmallVector<llvm::PHINode*, 8> entering, leaving;
-  State current;
+  CarriedValues current;
   for (Value* value : state) {
     entering.push_back(CreatePHI(value->getType(), 2));
     entering.back()->addIncoming(value, before);
     current.push_back(entering.back());
   }
-  State next = body(i, current);
+  CarriedValues next = body(i, current);
   Value* next_i = CreateAdd(i, getInt64(static_cast<uint64_t>(step)), "", true, true);
   llvm::BasicBlock* end = GetInsertBlock();
   i->addIncoming(next_i, end);
@@ -98,7 +99,7 @@ Builder::State Builder::loop(Value* first, Value* last, int64_t step, State stat
 
   after->moveAfter(end);
   SetInsertPoint(after);
-  State result;
+  CarriedValues result;
   for (size_t k = 0; k < next.size(); ++k) {
     llvm::PHINode* value = CreatePHI(next[k]->getType(), 2);
     value->addIncoming(state[k], before);

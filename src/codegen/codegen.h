@@ -1,7 +1,7 @@
-// Loop kernel in, callable machine code out. The only folder that uses LLVM, and its headers stay
-// inside. What a kernel's text says is computed bit for bit: nothing is contracted or reassociated.
-// Only sums are free: their order is fixed by the loop's extent and the tier, partial sums have more
-// bits, and a product that nobody else reads is added with one rounding.
+// Compiles loop kernels to machine code. This is the only folder that uses LLVM, and no LLVM header is
+// visible outside it. Kernels are computed exactly as written: nothing is contracted or reassociated.
+// Only sums differ: their order depends on the loop's extent and the tier, partial sums have more
+// precision, and a product that nobody else reads is added with one rounding.
 #pragma once
 
 #include <cstddef>
@@ -14,37 +14,37 @@
 
 namespace tenon::codegen {
 
-// Instruction sets: x86-64-v2, -v3 and -v4, with vectors of 128, 256 and 512 bits.
+// Instruction sets x86-64-v2, -v3 and -v4, with vectors of 128, 256 and 512 bits.
 enum class Tier : uint8_t { portable, avx2, avx512 };
 inline constexpr Tier kTiers[] = {Tier::portable, Tier::avx2, Tier::avx512};
 
 const char* tier_name(Tier tier);
-Tier best_tier();  // of this CPU
+Tier best_tier();  // Returns the best tier that this CPU supports.
 
-// Machine code in memory; given back when the last owner lets go.
-struct Code {
+// Machine code in memory; it is freed with its last owner.
+struct MachineCode {
   abi::KernelFunction run = nullptr;
-  size_t bytes = 0;  // of memory that it holds, in whole pages
+  size_t bytes = 0;  // Allocated memory, in whole pages.
 };
 
-// The object file of a kernel: the unit that is worth keeping. Equal kernels give equal bytes.
-std::string object(const ir::loop::Kernel& kernel, Tier tier);
-// Brings an object file of this tier's CPU into memory.
-std::shared_ptr<const Code> load(const std::string& object);
+// Returns the object file of a kernel, which can be cached. Equal kernels have equal bytes.
+std::string object(const ir::loop::LoopKernel& kernel, Tier tier);
+// Links an object file into memory.
+std::shared_ptr<const MachineCode> load(const std::string& object);
 
-// Both of these in one. All functions here may run on many threads at once. The kernel must hold to
-// the rules of verify.h; what the CPU lacks is not checked.
-std::shared_ptr<const Code> compile(const ir::loop::Kernel& kernel, Tier tier);
+// Compiles and links a kernel. All functions here are thread-safe. The kernel must be verified; whether
+// the CPU supports the tier is not checked.
+std::shared_ptr<const MachineCode> compile(const ir::loop::LoopKernel& kernel, Tier tier);
 
-// For people; the first also has LLVM check the code.
-std::string llvm_text(const ir::loop::Kernel& kernel, Tier tier);
-std::string assembly(const ir::loop::Kernel& kernel, Tier tier);
+// Text output for debugging; llvm_text also runs LLVM's verifier.
+std::string llvm_text(const ir::loop::LoopKernel& kernel, Tier tier);
+std::string assembly(const ir::loop::LoopKernel& kernel, Tier tier);
 
-struct Counters {
-  int64_t compiled = 0;    // kernels turned into object files
-  int64_t live = 0;        // pieces of code in memory
-  int64_t live_bytes = 0;  // their memory
+struct CodegenCounters {
+  int64_t compiled = 0;    // Number of kernels compiled to object files.
+  int64_t live = 0;        // Number of kernels linked in memory.
+  int64_t live_bytes = 0;  // Memory of the linked kernels.
 };
-Counters counters();
+CodegenCounters counters();
 
 }  // namespace tenon::codegen

@@ -4,25 +4,25 @@
 
 #include "base/error.h"
 #include "codegen/codegen.h"
-#include "codegen/counting.h"
+#include "codegen/counters.h"
 #include "codegen/emit.h"
 #include "codegen/target.h"
 #include "ir/loop/print.h"
 
 namespace tenon::codegen {
 
-using ir::loop::Kernel;
+using ir::loop::LoopKernel;
 
-std::string object(const Kernel& kernel, Tier tier) {
+std::string object(const LoopKernel& kernel, Tier tier) {
   llvm::LLVMContext context;
   std::string bytes = emit(*emit_module(kernel, tier, context), tier, Output::object);
-  ++counting.compiled;
+  ++atomic_counters.compiled;
   return bytes;
 }
 
-std::shared_ptr<const Code> compile(const Kernel& kernel, Tier tier) { return load(object(kernel, tier)); }
+std::shared_ptr<const MachineCode> compile(const LoopKernel& kernel, Tier tier) { return load(object(kernel, tier)); }
 
-std::string llvm_text(const Kernel& kernel, Tier tier) {
+std::string llvm_text(const LoopKernel& kernel, Tier tier) {
   llvm::LLVMContext context;
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -34,11 +34,11 @@ std::string llvm_text(const Kernel& kernel, Tier tier) {
   return text;
 }
 
-std::string assembly(const Kernel& kernel, Tier tier) {
+std::string assembly(const LoopKernel& kernel, Tier tier) {
   llvm::LLVMContext context;
   return emit(*emit_module(kernel, tier, context), tier, Output::assembly);
 }
 
-Counters counters() { return {counting.compiled, counting.live, counting.live_bytes}; }
+CodegenCounters counters() { return {atomic_counters.compiled, atomic_counters.live, atomic_counters.live_bytes}; }
 
 }  // namespace tenon::codegen

@@ -15,13 +15,13 @@ namespace Intrinsic = llvm::Intrinsic;
 
 bool is_unsigned(DType type) { return type == DType::u8 || type == DType::boolean; }
 
-// One of the two is taken, and a NaN wins.
+// Emits max or min; a NaN wins.
 Value* extreme(Builder& b, bool is_max, DType type, Value* x, Value* y) {
   if (!is_real(type)) {
     ID id = is_unsigned(type) ? (is_max ? Intrinsic::umax : Intrinsic::umin) : (is_max ? Intrinsic::smax : Intrinsic::smin);
     return b.call(id, {x, y});
   }
-  Value* taken = is_max ? b.above(x, y) : b.below(x, y);  // y if one is NaN
+  Value* taken = is_max ? b.max_or_second(x, y) : b.min_or_second(x, y);  // The result is y if one operand is NaN.
   return b.CreateSelect(b.CreateFCmpUNO(x, x), x, taken);
 }
 
@@ -136,19 +136,19 @@ llvm::Constant* identity(Builder& b, Reduction::Kind kind, DType type) {
   return llvm::ConstantInt::get(t, is_max ? llvm::APInt::getSignedMinValue(bits) : llvm::APInt::getSignedMaxValue(bits));
 }
 
-Value* combine(Builder& b, Reduction::Kind kind, DType type, Value* sofar, Value* x) {
+Value* combine(Builder& b, Reduction::Kind kind, DType type, Value* partial, Value* x) {
   switch (kind) {
     case Reduction::Kind::sum:
-      return is_real(type) ? b.CreateFAdd(sofar, x) : b.CreateAdd(sofar, x);
+      return is_real(type) ? b.CreateFAdd(partial, x) : b.CreateAdd(partial, x);
     case Reduction::Kind::prod:
-      return is_real(type) ? b.CreateFMul(sofar, x) : b.CreateMul(sofar, x);
+      return is_real(type) ? b.CreateFMul(partial, x) : b.CreateMul(partial, x);
     case Reduction::Kind::max:
     case Reduction::Kind::min:
-      return extreme(b, kind == Reduction::Kind::max, type, sofar, x);
+      return extreme(b, kind == Reduction::Kind::max, type, partial, x);
     case Reduction::Kind::any:
-      return b.CreateOr(sofar, x);
+      return b.CreateOr(partial, x);
     case Reduction::Kind::all:
-      return b.CreateAnd(sofar, x);
+      return b.CreateAnd(partial, x);
   }
   return nullptr;
 }

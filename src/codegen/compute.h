@@ -1,4 +1,4 @@
-// One op on values of one lane count.
+// Emits single ops; all operands have the same lane count.
 #pragma once
 
 #include "codegen/builder.h"
@@ -9,10 +9,10 @@ namespace tenon::codegen {
 Value* compute(Builder& b, ir::loop::Op op, ir::DType type, llvm::ArrayRef<Value*> operands);
 Value* cast(Builder& b, Value* x, ir::DType from, ir::DType to);
 
-// Of reductions: what no iterations give, one more value, and all lanes of a vector in a tree that the
-// lane count alone decides.
+// Reductions: the identity element, the combination of two values, and the reduction of a vector's lanes
+// in a tree that depends only on the lane count.
 llvm::Constant* identity(Builder& b, ir::loop::Reduction::Kind kind, ir::DType type);
-Value* combine(Builder& b, ir::loop::Reduction::Kind kind, ir::DType type, Value* sofar, Value* x);
+Value* combine(Builder& b, ir::loop::Reduction::Kind kind, ir::DType type, Value* partial, Value* x);
 Value* across_lanes(Builder& b, ir::loop::Reduction::Kind kind, ir::DType type, Value* vector);
 
 }  // namespace tenon::codegen

@@ -1,4 +1,4 @@
-// Kernel to LLVM module.
+// Emits a kernel as an LLVM module.
 #pragma once
 
 #include <llvm/IR/Module.h>
@@ -9,9 +9,9 @@
 
 namespace tenon::codegen {
 
-// What the function of each module is called, whatever the kernel's name: equal kernels have equal bytes.
-inline constexpr const char* kEntry = "tenon_kernel";
+// Function name in each module. It does not depend on the kernel's name, so that equal kernels have equal bytes.
+inline constexpr const char* kEntryPoint = "tenon_kernel";
 
-std::unique_ptr<llvm::Module> emit_module(const ir::loop::Kernel& kernel, Tier tier, llvm::LLVMContext& context);
+std::unique_ptr<llvm::Module> emit_module(const ir::loop::LoopKernel& kernel, Tier tier, llvm::LLVMContext& context);
 
 }  // namespace tenon::codegen

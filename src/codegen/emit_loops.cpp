@@ -1,8 +1,8 @@
-// Serial and vector loops, and what they leave behind.
+// Serial and vector loops and their reductions.
 //
-// A reduction's tree depends on the loop's extent alone. Sums of reals are kept in f64. In a vector loop,
-// where lanes add up side by side, they have two levels: a block is added up in the type itself, and each
-// block's sum is added in f64; so the error does not grow with the number of blocks.
+// A reduction's tree depends only on the loop's extent. Sums of reals are accumulated in f64. In a vector
+// loop they have two levels: each lane sums a block in the type itself, and the sums of blocks are
+// accumulated in f64, so that the error does not grow with the number of blocks.
 #include "codegen/emitter.h"
 
 namespace tenon::codegen {
@@ -10,15 +10,14 @@ namespace {
 
 using namespace ir::loop;
 using ir::DType;
-using State = Builder::State;
 
-constexpr int64_t kVectorBlock = 32;  // steps
+constexpr int64_t kVectorBlock = 32;  // Number of steps per block.
 
-bool is_deep(const Reduction& r) { return r.kind == Reduction::Kind::sum && is_real(r.type); }
+bool sums_in_f64(const Reduction& r) { return r.kind == Reduction::Kind::sum && is_real(r.type); }
 
-bool has_deep(const std::vector<Reduction>& reductions) {
+bool any_sums_in_f64(const std::vector<Reduction>& reductions) {
   for (const Reduction& r : reductions)
-    if (is_deep(r)) return true;
+    if (sums_in_f64(r)) return true;
   return false;
 }
 
@@ -26,10 +25,10 @@ Value* constant_of(llvm::Constant* element, int lanes) {
   return lanes == 1 ? element : llvm::ConstantVector::getSplat(llvm::ElementCount::getFixed(static_cast<unsigned>(lanes)), element);
 }
 
-// Neighbours first, until one is left.
-Value* tree(Builder& b, const Reduction& r, State values) {
+// Combines neighbours pairwise until one value is left.
+Value* combine_pairwise(Builder& b, const Reduction& r, CarriedValues values) {
   while (values.size() > 1) {
-    State half;
+    CarriedValues half;
     for (size_t i = 0; i + 1 < values.size(); i += 2) half.push_back(combine(b, r.kind, r.type, values[i], values[i + 1]));
     if (values.size() % 2) half.push_back(values.back());
     values = half;
@@ -39,109 +38,109 @@ Value* tree(Builder& b, const Reduction& r, State values) {
 
 }  // namespace
 
-// What a loop's reductions hold between blocks ("totals") and between iterations ("sofar"), each a flat
-// list with the reductions one after the other.
-class Emitter::Reducing {
+// Loop-carried values of a loop's reductions: `totals` between blocks and `partials` between iterations,
+// each a flat list with one reduction after the other.
+class Emitter::LoopReductions {
  public:
-  // `side_by_side`: of a vector loop, whose parts are parts of one result.
-  Reducing(Emitter& e, const std::vector<Reduction>& reductions, bool side_by_side)
-      : e_(e), reductions_(reductions), side_by_side_(side_by_side) {}
+  // `is_vector_loop`: all lanes and unrolled vectors are reduced into one result.
+  LoopReductions(Emitter& e, const std::vector<Reduction>& reductions, bool is_vector_loop)
+      : e_(e), reductions_(reductions), is_vector_loop_(is_vector_loop) {}
 
-  int lanes(const Reduction& r) const { return side_by_side_ || e_.varies(r.value) ? e_.lanes_ : 1; }
-  int parts(const Reduction& r, int unrolled) const { return side_by_side_ ? unrolled : e_.varies(r.value) ? e_.frame_->parts : 1; }
+  int lanes(const Reduction& r) const { return is_vector_loop_ || e_.varies(r.value) ? e_.lanes_ : 1; }
+  int vectors(const Reduction& r, int unrolled) const { return is_vector_loop_ ? unrolled : e_.varies(r.value) ? e_.scope_->vectors : 1; }
 
-  State start(int unrolled) const {
-    State totals;
+  CarriedValues start(int unrolled) const {
+    CarriedValues totals;
     for (const Reduction& r : reductions_) {
-      llvm::Constant* element = is_deep(r) ? llvm::ConstantFP::get(e_.b_.getDoubleTy(), 0) : identity(e_.b_, r.kind, r.type);
-      int count = is_deep(r) && side_by_side_ ? 1 : parts(r, unrolled);
+      llvm::Constant* element = sums_in_f64(r) ? llvm::ConstantFP::get(e_.b_.getDoubleTy(), 0) : identity(e_.b_, r.kind, r.type);
+      int count = sums_in_f64(r) && is_vector_loop_ ? 1 : vectors(r, unrolled);
       for (int i = 0; i < count; ++i) totals.push_back(constant_of(element, lanes(r)));
     }
     return totals;
   }
 
-  // Into a block of which `used` parts of `unrolled` are worked on.
-  State enter(const State& totals, int unrolled, int used) const {
-    State sofar;
+  // Returns the partials at the beginning of a block in which `used` of `unrolled` vectors are computed.
+  CarriedValues begin_block(const CarriedValues& totals, int unrolled, int used) const {
+    CarriedValues partials;
     size_t at = 0;
     for (const Reduction& r : reductions_) {
-      bool anew = is_deep(r) && side_by_side_;
-      for (int i = 0; i < parts(r, used); ++i)
-        sofar.push_back(anew ? constant_of(identity(e_.b_, r.kind, r.type), lanes(r)) : totals[at + static_cast<size_t>(i)]);
-      at += static_cast<size_t>(is_deep(r) && side_by_side_ ? 1 : parts(r, unrolled));
+      bool sums_blocks = sums_in_f64(r) && is_vector_loop_;
+      for (int i = 0; i < vectors(r, used); ++i)
+        partials.push_back(sums_blocks ? constant_of(identity(e_.b_, r.kind, r.type), lanes(r)) : totals[at + static_cast<size_t>(i)]);
+      at += static_cast<size_t>(sums_in_f64(r) && is_vector_loop_ ? 1 : vectors(r, unrolled));
     }
-    return sofar;
+    return partials;
   }
 
-  // One iteration's values.
-  State step(State sofar, Value* mask) const {
+  // Adds the values of one iteration.
+  CarriedValues step(CarriedValues partials, Value* mask) const {
     size_t at = 0;
     for (const Reduction& r : reductions_) {
-      int count = parts(r, e_.frame_ ? e_.frame_->parts : 1);
+      int count = vectors(r, e_.scope_ ? e_.scope_->vectors : 1);
       for (int which = 0; which < count; ++which, ++at) {
-        Value* next = add(r, sofar[at], which);
-        sofar[at] = mask ? e_.b_.CreateSelect(mask, next, sofar[at]) : next;
+        Value* next = add(r, partials[at], which);
+        partials[at] = mask ? e_.b_.CreateSelect(mask, next, partials[at]) : next;
       }
     }
-    return sofar;
+    return partials;
   }
 
-  State leave(State totals, const State& sofar, int unrolled, int used) const {
+  CarriedValues end_block(CarriedValues totals, const CarriedValues& partials, int unrolled, int used) const {
     size_t from = 0, to = 0;
     for (const Reduction& r : reductions_) {
-      size_t count = static_cast<size_t>(parts(r, used));
-      State block(sofar.begin() + from, sofar.begin() + from + count);
-      bool anew = is_deep(r) && side_by_side_;
-      if (anew) block = {tree(e_.b_, r, block)};
+      size_t count = static_cast<size_t>(vectors(r, used));
+      CarriedValues block(partials.begin() + from, partials.begin() + from + count);
+      bool sums_blocks = sums_in_f64(r) && is_vector_loop_;
+      if (sums_blocks) block = {combine_pairwise(e_.b_, r, block)};
       for (size_t i = 0; i < block.size(); ++i)
-        totals[to + i] = anew ? e_.b_.CreateFAdd(totals[to + i], cast(e_.b_, block[i], r.type, DType::f64)) : block[i];
+        totals[to + i] = sums_blocks ? e_.b_.CreateFAdd(totals[to + i], cast(e_.b_, block[i], r.type, DType::f64)) : block[i];
       from += count;
-      to += static_cast<size_t>(is_deep(r) && side_by_side_ ? 1 : parts(r, unrolled));
+      to += static_cast<size_t>(sums_in_f64(r) && is_vector_loop_ ? 1 : vectors(r, unrolled));
     }
     return totals;
   }
 
-  // Behind the loop.
-  void finish(const State& totals, int unrolled) const {
+  // Defines the result registers after the loop.
+  void finish(const CarriedValues& totals, int unrolled) const {
     size_t at = 0;
     for (const Reduction& r : reductions_) {
-      size_t count = static_cast<size_t>(is_deep(r) && side_by_side_ ? 1 : parts(r, unrolled));
-      State values(totals.begin() + at, totals.begin() + at + count);
+      size_t count = static_cast<size_t>(sums_in_f64(r) && is_vector_loop_ ? 1 : vectors(r, unrolled));
+      CarriedValues values(totals.begin() + at, totals.begin() + at + count);
       at += count;
-      DType type = is_deep(r) ? DType::f64 : r.type;
-      if (side_by_side_) values = {across_lanes(e_.b_, r.kind, type, tree(e_.b_, r, values))};
-      Parts result;
+      DType type = sums_in_f64(r) ? DType::f64 : r.type;
+      if (is_vector_loop_) values = {across_lanes(e_.b_, r.kind, type, combine_pairwise(e_.b_, r, values))};
+      Vectors result;
       for (Value* value : values) result.push_back(cast(e_.b_, value, type, r.type));
       e_.set(r.result, result);
     }
   }
 
  private:
-  Value* add(const Reduction& r, Value* sofar, int which) const {
-    auto of = [&](Reg reg) { return lanes(r) > 1 ? e_.part(reg, which) : e_.scalar(reg); };
+  Value* add(const Reduction& r, Value* partial, int which) const {
+    auto of = [&](Reg reg) { return lanes(r) > 1 ? e_.vector_of(reg, which) : e_.scalar(reg); };
     const Compute* product = e_.analysis_.products[r.value];
-    if (is_deep(r) && !side_by_side_) {
+    if (sums_in_f64(r) && !is_vector_loop_) {
       Value* value = product ? e_.b_.CreateFMul(of(product->operands[0]), of(product->operands[1])) : of(r.value);
-      return e_.b_.CreateFAdd(sofar, cast(e_.b_, value, r.type, DType::f64));
+      return e_.b_.CreateFAdd(partial, cast(e_.b_, value, r.type, DType::f64));
     }
-    if (product) return e_.b_.mad(of(product->operands[0]), of(product->operands[1]), sofar);
-    return combine(e_.b_, r.kind, r.type, sofar, of(r.value));
+    if (product) return e_.b_.mad(of(product->operands[0]), of(product->operands[1]), partial);
+    return combine(e_.b_, r.kind, r.type, partial, of(r.value));
   }
 
   Emitter& e_;
   const std::vector<Reduction>& reductions_;
-  bool side_by_side_;
+  bool is_vector_loop_;
 };
 
-// From first to last in steps, in blocks if a reduction wants them.
-Emitter::State Emitter::reduce(const Reducing& reducing, bool in_blocks, Value* first, Value* last, int64_t step, int64_t block,
-                               State totals, int unrolled, llvm::function_ref<State(Value*, State)> body) {
-  auto one_block = [&](Value* from, Value* to, State state) {
-    State sofar = b_.loop(from, to, step, reducing.enter(state, unrolled, unrolled), body);
-    return reducing.leave(state, sofar, unrolled, unrolled);
+// Emits a loop from first to last, split into blocks if a reduction needs them.
+CarriedValues Emitter::reduce(const LoopReductions& loop_reductions, bool in_blocks, Value* first, Value* last, int64_t step, int64_t block,
+                              CarriedValues totals, int unrolled, llvm::function_ref<CarriedValues(Value*, CarriedValues)> body) {
+  auto one_block = [&](Value* from, Value* to, CarriedValues state) {
+    CarriedValues partials = b_.loop(from, to, step, loop_reductions.begin_block(state, unrolled, unrolled), body);
+    return loop_reductions.end_block(state, partials, unrolled, unrolled);
   };
   if (!in_blocks) return one_block(first, last, totals);
-  return b_.loop(first, last, step * block, totals, [&](Value* from, State state) {
+  return b_.loop(first, last, step * block, totals, [&](Value* from, CarriedValues state) {
     Value* to = b_.CreateAdd(from, b_.getInt64(static_cast<uint64_t>(step * block)));
     return one_block(from, b_.call(llvm::Intrinsic::smin, {to, last}), state);
   });
@@ -149,60 +148,63 @@ Emitter::State Emitter::reduce(const Reducing& reducing, bool in_blocks, Value* 
 
 void Emitter::serial_loop(const Loop& loop) {
   const Loop::Variable& variable = loop.variables[0];
-  is_in_frame_[variable.number] = frame_ != nullptr;
-  Reducing reducing(*this, loop.reductions, false);
-  State totals = reduce(reducing, false, b_.getInt64(0), size(variable.extent), 1, 1, reducing.start(1), 1, [&](Value* i, State sofar) {
-    variables_[variable.number] = i;
-    each(loop.body);
-    return reducing.step(sofar, nullptr);
-  });
-  reducing.finish(totals, 1);
+  is_inner_variable_[variable.id] = scope_ != nullptr;
+  LoopReductions loop_reductions(*this, loop.reductions, false);
+  CarriedValues totals = reduce(loop_reductions, false, b_.getInt64(0), size(variable.extent), 1, 1, loop_reductions.start(1), 1,
+                                [&](Value* i, CarriedValues partials) {
+                                  variables_[variable.id] = i;
+                                  emit_body(loop.body);
+                                  return loop_reductions.step(partials, nullptr);
+                                });
+  loop_reductions.finish(totals, 1);
 }
 
 void Emitter::vector_loop(const Loop& loop) {
   const Loop::Variable& variable = loop.variables[0];
-  vector_range(variable.number, loop.body, loop.reductions, b_.getInt64(0), size(variable.extent));
+  vector_range(variable.id, loop.body, loop.reductions, b_.getInt64(0), size(variable.extent));
 }
 
-// Whole vectors first, several at once; then the rest, one vector at a time under a mask, so that no
-// element outside the range is touched.
+// Emits an unrolled loop over full vectors, then a masked loop over single vectors for the rest, so that
+// no element outside the range is accessed.
 void Emitter::vector_range(int32_t variable, const std::vector<Statement>& body, const std::vector<Reduction>& reductions, Value* first,
                            Value* last) {
-  Reducing reducing(*this, reductions, true);
-  Frame frame;
-  frame.variable = variable;
-  frame.before = b_.GetInsertBlock();
+  LoopReductions loop_reductions(*this, reductions, true);
+  VectorScope scope;
+  scope.variable = variable;
+  scope.preheader = b_.GetInsertBlock();
   Value* count = b_.CreateSub(last, first);
   auto* known = llvm::dyn_cast<llvm::ConstantInt>(count);
   int unrolled = unroll(body, analysis_);
   while (known && unrolled > 1 && known->getSExtValue() < lanes_ * unrolled) unrolled /= 2;
   int64_t step = lanes_ * unrolled;
   Value* middle = b_.CreateAdd(first, b_.CreateAnd(count, b_.getInt64(static_cast<uint64_t>(-step))));
-  frame_ = &frame;
-  auto iteration = [&](Value* i, State sofar) {
-    frame.first = i;
-    each(body);
-    return reducing.step(sofar, frame.mask);
+  scope_ = &scope;
+  auto iteration = [&](Value* i, CarriedValues partials) {
+    scope.first = i;
+    emit_body(body);
+    return loop_reductions.step(partials, scope.mask);
   };
-  State totals = reducing.start(unrolled);
+  CarriedValues totals = loop_reductions.start(unrolled);
   if (!known || known->getSExtValue() >= step) {
-    frame.parts = unrolled;
+    scope.vectors = unrolled;
     bool is_short = known && known->getSExtValue() <= step * kVectorBlock;
-    totals = reduce(reducing, has_deep(reductions) && !is_short, first, middle, step, kVectorBlock, totals, unrolled, iteration);
+    totals =
+        reduce(loop_reductions, any_sums_in_f64(reductions) && !is_short, first, middle, step, kVectorBlock, totals, unrolled, iteration);
   }
   if (!known || known->getSExtValue() % step != 0) {
-    frame.parts = 1;
-    State sofar = b_.loop(middle, last, lanes_, reducing.enter(totals, unrolled, 1), [&](Value* i, State state) {
-      // Compared in 32 bits, the width of a lane.
-      frame.count = b_.call(llvm::Intrinsic::smin, {b_.CreateSub(last, i), b_.getInt64(static_cast<uint64_t>(lanes_))});
-      Value* count_32 = b_.splat(b_.CreateTrunc(frame.count, b_.getInt32Ty()), lanes_);
-      frame.mask = b_.CreateICmpSGT(count_32, b_.lane_numbers(b_.getInt32Ty(), lanes_));
-      return iteration(i, state);
-    });
-    totals = reducing.leave(totals, sofar, unrolled, 1);
+    scope.vectors = 1;
+    CarriedValues partials =
+        b_.loop(middle, last, lanes_, loop_reductions.begin_block(totals, unrolled, 1), [&](Value* i, CarriedValues state) {
+          // The mask is computed in i32, the width of an f32 lane.
+          scope.count = b_.call(llvm::Intrinsic::smin, {b_.CreateSub(last, i), b_.getInt64(static_cast<uint64_t>(lanes_))});
+          Value* count_32 = b_.splat(b_.CreateTrunc(scope.count, b_.getInt32Ty()), lanes_);
+          scope.mask = b_.CreateICmpSGT(count_32, b_.lane_indices(b_.getInt32Ty(), lanes_));
+          return iteration(i, state);
+        });
+    totals = loop_reductions.end_block(totals, partials, unrolled, 1);
   }
-  frame_ = nullptr;
-  reducing.finish(totals, unrolled);
+  scope_ = nullptr;
+  loop_reductions.finish(totals, unrolled);
 }
 
 }  // namespace tenon::codegen

@@ -1,8 +1,8 @@
-// Writes the function of one kernel. Split over emit_*.cpp: the kernel as a whole and its parallel
-// loop; loops and reductions; memory.
+// Emits the function of one kernel. emit_kernel.cpp has the kernel and its parallel loop, emit_loops.cpp
+// loops and reductions, emit_memory.cpp loads and stores.
 //
-// Inside a vector loop a register is a number of vectors ("parts", unrolled side by side) if it varies
-// from lane to lane, and one scalar if it does not. Everywhere else it is one scalar.
+// Inside a vector loop a register that varies from lane to lane is a list of vectors, one per unrolled
+// copy. All other registers are scalars.
 #pragma once
 
 #include "codegen/analysis.h"
@@ -14,7 +14,7 @@ namespace tenon::codegen {
 
 class Emitter {
  public:
-  Emitter(const ir::loop::Kernel& kernel, Tier tier, llvm::Module& module);
+  Emitter(const ir::loop::LoopKernel& kernel, Tier tier, llvm::Module& module);
 
   void run();
 
@@ -27,63 +27,63 @@ class Emitter {
   void operator()(const ir::loop::Loop& loop);
 
  private:
-  using Parts = llvm::SmallVector<Value*, 4>;
-  using State = Builder::State;
+  using Vectors = llvm::SmallVector<Value*, 4>;
 
-  // The iterations of a vector loop that are worked on at once: `parts` times `lanes_`, from `first` on;
-  // with a mask only some lanes of one part.
-  struct Frame {
+  // The vector loop that is being emitted. One iteration computes `vectors` times `lanes_` elements from
+  // `first` on, or with a mask some lanes of one vector.
+  struct VectorScope {
     int32_t variable = -1;
-    int parts = 1;
+    int vectors = 1;
     Value* first = nullptr;
     Value* mask = nullptr;
-    Value* count = nullptr;              // with a mask: of lanes that are on
-    llvm::BasicBlock* before = nullptr;  // the block in front of the loop
-    llvm::DenseMap<const void*, Value*> made_in_front;
+    Value* count = nullptr;                 // Number of active lanes if there is a mask.
+    llvm::BasicBlock* preheader = nullptr;  // The loop's preheader.
+    llvm::DenseMap<const void*, Value*> hoisted;
   };
 
-  // Elements of a buffer.
-  struct Place {
-    enum class Kind { one, row, spread };  // one for all lanes, side by side, anywhere
-    Kind kind = Kind::one;
-    Value* pointer = nullptr;  // of the first lane of the first part; of `spread`: what offsets count from
-    Parts offsets;             // `spread`: of each part, in elements
+  // Address of the elements that the lanes access.
+  struct VectorAddress {
+    enum class Kind { uniform, contiguous, scattered };  // One element for all lanes, unit stride, or one offset per lane.
+    Kind kind = Kind::uniform;
+    Value* pointer = nullptr;  // Address of the first lane of the first vector; of a scattered access the base of its offsets.
+    Vectors offsets;           // Offsets of a scattered access per vector, in elements.
   };
 
-  // emit_kernel.cpp
-  void each(const std::vector<ir::loop::Statement>& body);
-  void parallel_rows();
+  // Defined in emit_kernel.cpp.
+  void emit_body(const std::vector<ir::loop::Statement>& body);
+  void parallel_nested();
   void parallel_flat();
-  State coordinates(Value* position);
-  State advance(State at, size_t count, Value* carry);
-  void set(ir::loop::Reg reg, Parts parts);
+  CarriedValues coordinates(Value* position);
+  CarriedValues advance(CarriedValues at, size_t count, Value* carry);
+  void set(ir::loop::Reg reg, Vectors vectors);
   Value* size(const ir::loop::Size& size);
-  bool varies(ir::loop::Reg reg) const { return frame_ && analysis_.varies[reg]; }
-  Value* part(ir::loop::Reg reg, int which);  // as a vector
+  bool varies(ir::loop::Reg reg) const { return scope_ && analysis_.varies[reg]; }
+  Value* vector_of(ir::loop::Reg reg, int which);  // Returns a register as a vector; scalars are splatted.
   Value* scalar(ir::loop::Reg reg) { return registers_[reg][0]; }
-  Value* in_front(const void* key, llvm::function_ref<Value*()> make);  // of the vector loop, if there is one; once a key
+  // Emits a value once per key in the preheader of the vector loop, or in place if there is no vector loop.
+  Value* hoist(const void* key, llvm::function_ref<Value*()> make);
 
-  // emit_loops.cpp
-  class Reducing;
+  // Defined in emit_loops.cpp.
+  class LoopReductions;
   void serial_loop(const ir::loop::Loop& loop);
   void vector_loop(const ir::loop::Loop& loop);
   void vector_range(int32_t variable, const std::vector<ir::loop::Statement>& body, const std::vector<ir::loop::Reduction>& reductions,
                     Value* first, Value* last);
-  State reduce(const Reducing& reducing, bool in_blocks, Value* first, Value* last, int64_t step, int64_t block, State totals, int unrolled,
-               llvm::function_ref<State(Value*, State)> body);
+  CarriedValues reduce(const LoopReductions& loop_reductions, bool in_blocks, Value* first, Value* last, int64_t step, int64_t block,
+                       CarriedValues totals, int unrolled, llvm::function_ref<CarriedValues(Value*, CarriedValues)> body);
 
-  // emit_memory.cpp
-  Place place(const void* statement, int32_t buffer, const ir::loop::Index& index);
-  bool by_copy(llvm::Type* element, const Place& place, ir::loop::Reg mask) const;
+  // Defined in emit_memory.cpp.
+  VectorAddress address_of(const void* statement, int32_t buffer, const ir::loop::Index& index);
+  bool needs_lane_copy(llvm::Type* element, const VectorAddress& address, ir::loop::Reg mask) const;
   void copy_lanes(llvm::Type* element, Value* from, Value* to);
   Value* mask_of(ir::loop::Reg mask, int which);
-  Value* pointers(llvm::Type* element, const Place& place, int which);
+  Value* pointers(llvm::Type* element, const VectorAddress& address, int which);
   Value* load_one(llvm::Type* element, Value* pointer, ir::loop::Reg mask);
-  Value* load_part(llvm::Type* element, const Place& place, ir::loop::Reg mask, int which);
+  Value* load_vector(llvm::Type* element, const VectorAddress& address, ir::loop::Reg mask, int which);
   void store_one(llvm::Type* element, Value* value, Value* pointer, ir::loop::Reg mask);
-  void store_part(llvm::Type* element, Value* value, const Place& place, ir::loop::Reg mask, int which);
+  void store_vector(llvm::Type* element, Value* value, const VectorAddress& address, ir::loop::Reg mask, int which);
 
-  const ir::loop::Kernel& kernel_;
+  const ir::loop::LoopKernel& kernel_;
   const Analysis analysis_;
   Tier tier_;
   llvm::Module& module_;
@@ -91,11 +91,11 @@ class Emitter {
   int lanes_;
   llvm::Function* function_ = nullptr;
   std::vector<Value*> buffers_, sizes_, scalars_;
-  std::vector<Value*> variables_;  // of loops; of a vector loop its frame tells
-  std::vector<Parts> registers_;
-  std::vector<char> is_inside_;    // by register: made in the vector loop at hand
-  std::vector<char> is_in_frame_;  // by variable: of a loop in the vector loop at hand
-  Frame* frame_ = nullptr;
+  std::vector<Value*> variables_;  // Values of loop variables, except for that of a vector loop.
+  std::vector<Vectors> registers_;
+  std::vector<char> is_inner_register_;  // Per register: it is defined inside the current vector loop.
+  std::vector<char> is_inner_variable_;  // Per variable: its loop is inside the current vector loop.
+  VectorScope* scope_ = nullptr;
 };
 
 }  // namespace tenon::codegen

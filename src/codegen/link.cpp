@@ -1,5 +1,5 @@
-// Object bytes to running code by JITLink. Its in-process memory manager writes code into pages that
-// are readable and writable and then turns them into readable and executable ones, never both at once.
+// Links object files with JITLink. Its in-process memory manager writes code into readable and writable
+// pages and then makes them readable and executable; pages are never writable and executable at once.
 #include <llvm/ExecutionEngine/JITLink/ELF_x86_64.h>
 #include <llvm/ExecutionEngine/JITLink/JITLink.h>
 #include <llvm/ExecutionEngine/JITLink/JITLinkMemoryManager.h>
@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "codegen/counting.h"
+#include "codegen/counters.h"
 #include "codegen/emit.h"
 #include "codegen/symbols.h"
 
@@ -18,49 +18,49 @@ namespace jitlink = llvm::jitlink;
 
 jitlink::JITLinkMemoryManager& memory() {
   static auto& manager = *new jitlink::InProcessMemoryManager(static_cast<uint64_t>(sysconf(_SC_PAGESIZE)));
-  return manager;  // never destroyed: code may be freed while the program ends
+  return manager;  // The manager is never destroyed, since code may be freed during static destruction.
 }
 
-class Loaded : public Code {
+class LinkedCode : public MachineCode {
  public:
-  ~Loaded() {
+  ~LinkedCode() {
     if (!allocation_) return;
     memory().deallocate(std::move(allocation_), [](llvm::Error error) { llvm::consumeError(std::move(error)); });
-    --counting.live;
-    counting.live_bytes -= static_cast<int64_t>(bytes);
+    --atomic_counters.live;
+    atomic_counters.live_bytes -= static_cast<int64_t>(bytes);
   }
   void hold(jitlink::JITLinkMemoryManager::FinalizedAlloc allocation) {
     allocation_ = std::move(allocation);
-    ++counting.live;
-    counting.live_bytes += static_cast<int64_t>(bytes);
+    ++atomic_counters.live;
+    atomic_counters.live_bytes += static_cast<int64_t>(bytes);
   }
 
  private:
   jitlink::JITLinkMemoryManager::FinalizedAlloc allocation_;
 };
 
-// Answers the linker's questions; everything happens within the call of link().
-class Context : public jitlink::JITLinkContext {
+// JITLink's callbacks; all of them run synchronously within link().
+class LinkContext : public jitlink::JITLinkContext {
  public:
-  Context(Loaded& code, std::string& error) : JITLinkContext(nullptr), code_(code), error_(error) {}
+  LinkContext(LinkedCode& code, std::string& error) : JITLinkContext(nullptr), code_(code), error_(error) {}
 
   jitlink::JITLinkMemoryManager& getMemoryManager() override { return memory(); }
 
   void notifyFailed(llvm::Error error) override { error_ = llvm::toString(std::move(error)); }
 
-  void lookup(const LookupMap& symbols, std::unique_ptr<jitlink::JITLinkAsyncLookupContinuation> go_on) override {
+  void lookup(const LookupMap& symbols, std::unique_ptr<jitlink::JITLinkAsyncLookupContinuation> continuation) override {
     jitlink::AsyncLookupResult found;
     for (const auto& [name, flags] : symbols) {
       void* address = find_function((*name).str());
-      if (!address) return go_on->run(llvm::createStringError("no function " + *name));
+      if (!address) return continuation->run(llvm::createStringError("no function " + *name));
       found[name] = {llvm::orc::ExecutorAddr::fromPtr(address), llvm::JITSymbolFlags::Exported};
     }
-    go_on->run(std::move(found));
+    continuation->run(std::move(found));
   }
 
   llvm::Error notifyResolved(jitlink::LinkGraph& graph) override {
     for (jitlink::Symbol* symbol : graph.defined_symbols())
-      if (symbol->hasName() && *symbol->getName() == kEntry) code_.run = symbol->getAddress().toPtr<abi::KernelFunction>();
+      if (symbol->hasName() && *symbol->getName() == kEntryPoint) code_.run = symbol->getAddress().toPtr<abi::KernelFunction>();
     if (!code_.run) return llvm::createStringError("an object file without a kernel");
     return llvm::Error::success();
   }
@@ -78,18 +78,18 @@ class Context : public jitlink::JITLinkContext {
   }
 
  private:
-  Loaded& code_;
+  LinkedCode& code_;
   std::string& error_;
 };
 
 }  // namespace
 
-std::shared_ptr<const Code> load(const std::string& object) {
-  auto code = std::make_shared<Loaded>();
+std::shared_ptr<const MachineCode> load(const std::string& object) {
+  auto code = std::make_shared<LinkedCode>();
   std::string error;
   auto names = std::make_shared<llvm::orc::SymbolStringPool>();
   auto graph = jitlink::createLinkGraphFromELFObject_x86_64(llvm::MemoryBufferRef(object, "kernel"), names);
-  if (graph) jitlink::link_ELF_x86_64(std::move(*graph), std::make_unique<Context>(*code, error));
+  if (graph) jitlink::link_ELF_x86_64(std::move(*graph), std::make_unique<LinkContext>(*code, error));
   else error = llvm::toString(graph.takeError());
   if (!error.empty()) throw InternalError("code that cannot be linked: " + error);
   return code;

@@ -10,27 +10,27 @@ namespace {
 using namespace ir::loop;
 using ir::DType;
 
-enum class Way { f32, wide, call };
+enum class Strategy { f32, wide, call };
 
-struct Row {
+struct MathEntry {
   Op op;
-  Way way;   // in f32; f64 is always a call
-  int cost;  // instructions, about
+  Strategy strategy;  // Strategy for f32; f64 always calls a library.
+  int cost;           // Approximate number of instructions.
 };
 
-constexpr Row kRows[] = {
-    {Op::exp, Way::f32, 16},    {Op::exp2, Way::f32, 16},   {Op::log, Way::f32, 30},     {Op::tanh, Way::f32, 30},
-    {Op::erf, Way::f32, 36},    {Op::expm1, Way::wide, 50}, {Op::log2, Way::wide, 60},   {Op::log10, Way::wide, 60},
-    {Op::log1p, Way::wide, 80}, {Op::sin, Way::wide, 70},   {Op::cos, Way::wide, 70},    {Op::tan, Way::wide, 80},
-    {Op::asin, Way::wide, 60},  {Op::acos, Way::wide, 60},  {Op::atan, Way::wide, 60},   {Op::atan2, Way::wide, 80},
-    {Op::sinh, Way::wide, 60},  {Op::cosh, Way::wide, 60},  {Op::asinh, Way::wide, 100}, {Op::acosh, Way::wide, 100},
-    {Op::atanh, Way::wide, 90}, {Op::pow, Way::wide, 140},  {Op::erfc, Way::call, 0},    {Op::lgamma, Way::call, 0},
-    {Op::fmod, Way::call, 0},
+constexpr MathEntry kMathTable[] = {
+    {Op::exp, Strategy::f32, 16},    {Op::exp2, Strategy::f32, 16},   {Op::log, Strategy::f32, 30},     {Op::tanh, Strategy::f32, 30},
+    {Op::erf, Strategy::f32, 36},    {Op::expm1, Strategy::wide, 50}, {Op::log2, Strategy::wide, 60},   {Op::log10, Strategy::wide, 60},
+    {Op::log1p, Strategy::wide, 80}, {Op::sin, Strategy::wide, 70},   {Op::cos, Strategy::wide, 70},    {Op::tan, Strategy::wide, 80},
+    {Op::asin, Strategy::wide, 60},  {Op::acos, Strategy::wide, 60},  {Op::atan, Strategy::wide, 60},   {Op::atan2, Strategy::wide, 80},
+    {Op::sinh, Strategy::wide, 60},  {Op::cosh, Strategy::wide, 60},  {Op::asinh, Strategy::wide, 100}, {Op::acosh, Strategy::wide, 100},
+    {Op::atanh, Strategy::wide, 90}, {Op::pow, Strategy::wide, 140},  {Op::erfc, Strategy::call, 0},    {Op::lgamma, Strategy::call, 0},
+    {Op::fmod, Strategy::call, 0},
 };
 
-const Row* row_of(Op op) {
-  for (const Row& row : kRows)
-    if (row.op == op) return &row;
+const MathEntry* entry_of(Op op) {
+  for (const MathEntry& entry : kMathTable)
+    if (entry.op == op) return &entry;
   return nullptr;
 }
 
@@ -51,18 +51,18 @@ Value* f32_math(Builder& b, Op op, Value* x) {
 
 }  // namespace
 
-bool is_math(Op op) { return row_of(op) != nullptr; }
+bool is_math(Op op) { return entry_of(op) != nullptr; }
 
 bool is_called(Op op, DType type) {
-  const Row* row = row_of(op);
-  return row && (row->way == Way::call || type == DType::f64);
+  const MathEntry* entry = entry_of(op);
+  return entry && (entry->strategy == Strategy::call || type == DType::f64);
 }
 
-int math_cost(Op op, DType type) { return is_math(op) ? row_of(op)->cost : 0; }
+int math_cost(Op op, DType type) { return is_math(op) ? entry_of(op)->cost : 0; }
 
 Value* math(Builder& b, Op op, DType type, llvm::ArrayRef<Value*> operands) {
-  if (is_called(op, type)) return call_outside(b, op, type, operands);
-  return row_of(op)->way == Way::f32 ? f32_math(b, op, operands[0]) : wide_math(b, op, operands);
+  if (is_called(op, type)) return call_library(b, op, type, operands);
+  return entry_of(op)->strategy == Strategy::f32 ? f32_math(b, op, operands[0]) : wide_math(b, op, operands);
 }
 
 }  // namespace tenon::codegen

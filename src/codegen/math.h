@@ -1,4 +1,4 @@
-// Functions of ops.def that are no single instruction.
+// Functions of ops.def that need more than one instruction.
 #pragma once
 
 #include "codegen/builder.h"
@@ -6,12 +6,13 @@
 
 namespace tenon::codegen {
 
-// Within 1.5 units in the last place. f32: own polynomials for most (see math_f32.cpp); the others and
-// f64: Sleef's vector functions where the process has them, else libm lane by lane.
+// Emits a function with an error below 1.5 ulp. Most f32 functions are polynomials of our own
+// (math_f32.cpp, math_wide.cpp); the others and f64 call Sleef's vector functions if the process has them,
+// otherwise libm lane by lane.
 Value* math(Builder& b, ir::loop::Op op, ir::DType type, llvm::ArrayRef<Value*> operands);
 
 bool is_math(ir::loop::Op op);
-// Whether a function outside the kernel is called, and about how many instructions it is if not.
+// Return whether a library function is called, and the approximate number of instructions if not.
 bool is_called(ir::loop::Op op, ir::DType type);
 int math_cost(ir::loop::Op op, ir::DType type);
 

@@ -1,4 +1,4 @@
-// Functions outside the kernel.
+// Calls of library functions from kernels.
 #pragma once
 
 #include "codegen/builder.h"
@@ -6,9 +6,9 @@
 
 namespace tenon::codegen {
 
-// Sleef's vector function where the process has it, else call_lanes.
-Value* call_outside(Builder& b, ir::loop::Op op, ir::DType type, llvm::ArrayRef<Value*> operands);
-// libm for one lane after the other; f32 by way of f64.
+// Calls Sleef's vector function if the process has it, otherwise call_lanes.
+Value* call_library(Builder& b, ir::loop::Op op, ir::DType type, llvm::ArrayRef<Value*> operands);
+// Calls libm for one lane after the other; f32 is computed in f64.
 Value* call_lanes(Builder& b, ir::loop::Op op, ir::DType type, llvm::ArrayRef<Value*> operands);
 
 }  // namespace tenon::codegen

@@ -1,5 +1,5 @@
-// The functions that models spend their time in, in f32 throughout. Coefficients: tools/fit_math.py.
-// Bounds are measured by tests/codegen over all f32 numbers.
+// The functions that dominate the run time of models, computed in f32. Coefficients: tools/fit_math.py.
+// tests/codegen measures the error bounds over all f32 numbers.
 #include "codegen/math_f32.h"
 
 #include <llvm/IR/IntrinsicsX86.h>
@@ -12,22 +12,23 @@ namespace {
 namespace Intrinsic = llvm::Intrinsic;
 
 constexpr double kLog2E = 1.4426950408889634;
-constexpr double kLn2High = 0.693145751953125, kLn2Low = 1.4286068203094173e-06;  // 15 bits, so that whole multiples are exact
+constexpr double kLn2High = 0.693145751953125,
+                 kLn2Low = 1.4286068203094173e-06;  // The high half has 15 bits, so that integer multiples are exact.
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// x·2^n of a whole n from -151 to 128, in two steps, since neither is an f32.
+// Computes x·2^n for an integer n from -151 to 128, in two steps, since 2^n itself may not fit in f32.
 Value* scale(Builder& b, Value* x, Value* n) {
   if (Builder::lanes_of(x) == 16 && b.tier.lanes == 16)
     return b.CreateIntrinsic(Intrinsic::x86_avx512_mask_scalef_ps_512, {}, {x, n, x, b.getInt16(0xffff), b.getInt32(4)});
-  Value* whole = b.CreateFPToSI(n, Builder::like(x->getType(), b.getInt32Ty()));
-  Value* first = b.CreateAShr(whole, Builder::integer(whole, 1));
+  Value* integer = b.CreateFPToSI(n, Builder::like(x->getType(), b.getInt32Ty()));
+  Value* first = b.CreateAShr(integer, Builder::integer(integer, 1));
   auto power = [&](Value* k) {
     return b.from_bits(b.CreateShl(b.CreateAdd(k, Builder::integer(k, 127)), Builder::integer(k, 23)), b.getFloatTy());
   };
-  return b.CreateFMul(b.CreateFMul(x, power(first)), power(b.CreateSub(whole, first)));
+  return b.CreateFMul(b.CreateFMul(x, power(first)), power(b.CreateSub(integer, first)));
 }
 
-// e^r - 1 = r + r²·P(r) for small r.
+// Computes e^r - 1 = r + r²·P(r) for small r.
 Value* exp_tail(Builder& b, Value* r) {
   Value* p = b.polynomial(r, {0.4999999403953552, 0.1666652113199234, 0.04166828840970993, 0.008368703536689281, 0.0013818938750773668});
   return b.mad(b.CreateFMul(r, r), p, r);
@@ -35,29 +36,29 @@ Value* exp_tail(Builder& b, Value* r) {
 
 }  // namespace
 
-// 2^n·e^r. Where nothing is left of that, it is not computed: CPUs take a hundred cycles to round a number to 0.
+// Computes 2^n·e^r. Underflow is handled by a select, because CPUs take a hundred cycles to round a result to 0.
 Value* exp_f32(Builder& b, Value* x) {
-  Value* is_gone = b.CreateFCmpOLT(x, Builder::real(x, -104));
-  Value* inside = b.CreateSelect(is_gone, Builder::real(x, 0), b.below(Builder::real(x, 88.8), x));
+  Value* underflows = b.CreateFCmpOLT(x, Builder::real(x, -104));
+  Value* inside = b.CreateSelect(underflows, Builder::real(x, 0), b.min_or_second(Builder::real(x, 88.8), x));
   Value* n = b.call(Intrinsic::roundeven, {b.CreateFMul(inside, Builder::real(x, kLog2E))});
   Value* r = b.mad(n, Builder::real(x, -kLn2High), inside);
   r = b.mad(n, Builder::real(x, -kLn2Low), r);
-  return b.CreateSelect(is_gone, Builder::real(x, 0), scale(b, b.CreateFAdd(exp_tail(b, r), Builder::real(x, 1)), n));
+  return b.CreateSelect(underflows, Builder::real(x, 0), scale(b, b.CreateFAdd(exp_tail(b, r), Builder::real(x, 1)), n));
 }
 
 Value* exp2_f32(Builder& b, Value* x) {
-  Value* is_gone = b.CreateFCmpOLT(x, Builder::real(x, -151));
-  Value* inside = b.CreateSelect(is_gone, Builder::real(x, 0), b.below(Builder::real(x, 128.5), x));
+  Value* underflows = b.CreateFCmpOLT(x, Builder::real(x, -151));
+  Value* inside = b.CreateSelect(underflows, Builder::real(x, 0), b.min_or_second(Builder::real(x, 128.5), x));
   Value* n = b.call(Intrinsic::roundeven, {inside});
   Value* r = b.CreateFSub(inside, n);
   Value* p = b.polynomial(r, {0.6931471824645996, 0.24022650718688965, 0.055504050105810165, 0.009618086740374565, 0.0013337951386347413,
                               0.00015452165098395199, 1.4329708392324392e-05});
-  return b.CreateSelect(is_gone, Builder::real(x, 0), scale(b, b.mad(r, p, Builder::real(x, 1)), n));
+  return b.CreateSelect(underflows, Builder::real(x, 0), scale(b, b.mad(r, p, Builder::real(x, 1)), n));
 }
 
-// x = 2^n·(1+f) with 1+f around 1; log(1+f) = f - f²/2 + f³·P(f).
+// Splits x = 2^n·(1+f) with 1+f around 1; log(1+f) = f - f²/2 + f³·P(f).
 Value* log_f32(Builder& b, Value* x) {
-  constexpr int64_t kRootHalf = 0x3f3504f3;  // the bits of √½
+  constexpr int64_t kRootHalf = 0x3f3504f3;  // Bits of √½.
   Value* is_tiny = b.CreateFCmpOLT(x, Builder::real(x, 0x1p-126));
   Value* normal = b.CreateSelect(is_tiny, b.CreateFMul(x, Builder::real(x, 0x1p23)), x);
   Value* shifted = b.CreateSub(b.bits(normal), Builder::integer(b.bits(normal), kRootHalf));
@@ -79,7 +80,7 @@ Value* log_f32(Builder& b, Value* x) {
   return b.CreateSelect(b.CreateFCmpOGT(x, Builder::real(x, 0)), positive, others);
 }
 
-// A polynomial below 0.6, 1 - 2/(e^2x + 1) above.
+// Uses a polynomial below 0.6, and 1 - 2/(e^2x + 1) above.
 Value* tanh_f32(Builder& b, Value* x) {
   Value* size = b.call(Intrinsic::fabs, {x});
   Value* square = b.CreateFMul(x, x);
@@ -92,14 +93,14 @@ Value* tanh_f32(Builder& b, Value* x) {
   return b.call(Intrinsic::copysign, {result, x});
 }
 
-// A polynomial below 1, 1 - e^(-x - x·Q(x)) above.
+// Uses a polynomial below 1, and 1 - e^(-x - x·Q(x)) above.
 Value* erf_f32(Builder& b, Value* x) {
   Value* size = b.call(Intrinsic::fabs, {x});
   Value* square = b.CreateFMul(x, x);
   Value* p = b.polynomial(square, {0.12837916612625122, -0.3761262595653534, 0.11283578723669052, -0.026853347197175026,
                                    0.005187162198126316, -0.0007997853099368513, 7.806903158780187e-05});
   Value* small = b.mad(size, p, size);
-  Value* inside = b.below(Builder::real(x, 3.95), size);  // above, erf is 1
+  Value* inside = b.min_or_second(Builder::real(x, 3.95), size);  // The function is 1 for larger arguments.
   Value* q = b.polynomial(inside, {0.1285848468542099, 0.6354754567146301, 0.10554735362529755, -0.022968241944909096,
                                    0.0031085091177374125, -0.00011303798237349838, -3.3323431125609204e-05, 3.946513061237056e-06});
   Value* large = b.CreateFSub(Builder::real(x, 1), exp_f32(b, b.CreateFNeg(b.mad(inside, q, inside))));

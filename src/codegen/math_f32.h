@@ -1,4 +1,4 @@
-// Functions of f32 that are computed in f32.
+// Math functions of f32 that are computed in f32.
 #pragma once
 
 #include "codegen/builder.h"

@@ -1,6 +1,6 @@
-// f32 functions by way of f64: to about 36 bits, which plain formulas reach without care for every
-// rounding, and then rounded once. So results are within 0.51 units, and equal in all tiers but for a
-// case in a hundred thousand. Coefficients: tools/fit_math.py.
+// Functions of f32 computed in f64: to about 36 bits, which simple formulas reach, and then rounded once.
+// So the error is below 0.51 ulp, and results are equal in all tiers except for one case in a hundred
+// thousand. Coefficients: tools/fit_math.py.
 #include "codegen/math_wide.h"
 
 #include <llvm/IR/MDBuilder.h>
@@ -20,10 +20,10 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kPi = 3.141592653589793;
 constexpr double kLn2 = 0.6931471805599453, kLog2E = 1.4426950408889634;
-// Added to a small number, it leaves that number rounded in the low bits.
+// Adding this constant to a small number leaves the rounded integer in the low bits.
 constexpr double kRounder = 0x1.8p52;
 
-// The formulas; all values are f64 of the lane count of the first.
+// The formulas. All values are f64 and have the same lane count.
 class Wide {
  public:
   explicit Wide(Builder& b) : b(b) {}
@@ -31,7 +31,7 @@ class Wide {
   Value* exp(Value* x) { return scaled(x, 0); }
   Value* expm1(Value* x) { return scaled(x, -1); }
 
-  // 2^x, where x has an error of its own.
+  // Computes 2^x for an inexact x.
   Value* exp2(Value* x) {
     Value* inside = clamp(x, -300, 300);
     Value* shifted = b.CreateFAdd(inside, real(x, kRounder));
@@ -39,25 +39,26 @@ class Wide {
     return scale(tail(r), shifted, 0);
   }
 
-  // log(x)·factor; `of_two` is log(2)·factor.
+  // Computes log(x)·factor; `of_two` is log(2)·factor.
   Value* log(Value* x, double factor = 1, double of_two = kLn2) {
     auto [n, f] = split(x);
-    return with_ends(x, b.mad(n, real(x, of_two), b.CreateFMul(log_around_one(f), real(x, factor))));
+    return with_special_values(x, b.mad(n, real(x, of_two), b.CreateFMul(log_around_one(f), real(x, factor))));
   }
 
   Value* log1p(Value* x) {
     Value* y = b.CreateFAdd(x, real(x, 1));
     auto [n, f] = split(y);
-    Value* is_small = b.CreateFCmpOLT(abs(x), real(x, 0.25));  // where 1+x would drop bits of x
+    Value* is_small = b.CreateFCmpOLT(abs(x), real(x, 0.25));  // The sum 1+x would lose bits of x in this range.
     n = b.CreateSelect(is_small, real(x, 0), n);
     Value* l = log_around_one(b.CreateSelect(is_small, x, f));
-    return b.CreateSelect(is_small, l, with_ends(y, b.mad(n, real(x, kLn2), l)));
+    return b.CreateSelect(is_small, l, with_special_values(y, b.mad(n, real(x, kLn2), l)));
   }
 
-  // Of |x| < 2^20.
+  // Trigonometric functions for |x| < 2^20.
   enum class Wave { sine, cosine, tangent };
   Value* wave(Wave which, Value* x) {
-    constexpr double kHigh = 1.5707963267341256, kLow = 6.077100506506192e-11;  // π/2; 33 bits, so that whole multiples are exact
+    constexpr double kHigh = 1.5707963267341256,
+                     kLow = 6.077100506506192e-11;  // The two halves of π/2; the first has 33 bits, so that integer multiples are exact.
     Value* shifted = b.CreateFAdd(b.CreateFMul(x, real(x, 2 / kPi)), real(x, kRounder));
     Value* n = b.CreateFSub(shifted, real(x, kRounder));
     Value* r = b.mad(n, real(x, -kHigh), x);
@@ -103,7 +104,7 @@ class Wide {
     return signed_as(x, b.CreateFMul(log1p(ratio), real(x, 0.5)));
   }
 
-  // Above 0.5 by way of asin(√((1-x)/2)).
+  // Arguments above 0.5 are reduced to asin(√((1-x)/2)).
   Value* asin(Value* x) {
     auto [is_large, p] = arc(x);
     return signed_as(x, b.CreateSelect(is_large, b.mad(p, real(x, -2), real(x, kPi / 2)), p));
@@ -119,16 +120,16 @@ class Wide {
   Value* atan(Value* x) { return signed_as(x, atan_of_positive(abs(x))); }
   Value* atan2(Value* y, Value* x) {
     Value *above = abs(y), *beside = abs(x);
-    Value* same = b.CreateSelect(b.CreateFCmpOEQ(above, real(x, 0)), real(x, 0), real(x, 1));  // also both 0, both infinite
+    Value* same = b.CreateSelect(b.CreateFCmpOEQ(above, real(x, 0)), real(x, 0), real(x, 1));  // Covers both zero and both infinite.
     Value* angle = atan_of_positive(b.CreateSelect(b.CreateFCmpOEQ(above, beside), same, b.CreateFDiv(above, beside)));
-    Value* is_left = b.CreateICmpSLT(b.bits(x), Builder::integer(b.bits(x), 0));  // -0 too
+    Value* is_left = b.CreateICmpSLT(b.bits(x), Builder::integer(b.bits(x), 0));  // Includes -0.
     return signed_as(y, b.CreateSelect(is_left, b.CreateFSub(real(x, kPi), angle), angle));
   }
 
   Value* pow(Value* x, Value* y) {
     Value* size = abs(x);
     Value* l = log(size, kLog2E, 1);
-    Value* is_one = b.CreateOr(b.CreateFCmpOEQ(y, real(x, 0)), b.CreateFCmpOEQ(size, real(x, 1)));  // 0·∞ otherwise
+    Value* is_one = b.CreateOr(b.CreateFCmpOEQ(y, real(x, 0)), b.CreateFCmpOEQ(size, real(x, 1)));  // Avoids 0·∞.
     Value* result = exp2(b.CreateSelect(is_one, real(x, 0), b.CreateFMul(y, l)));
     auto is_whole = [&](Value* v) { return b.CreateFCmpOEQ(b.call(Intrinsic::floor, {v}), v); };
     Value* is_odd = b.CreateAnd(is_whole(y), b.CreateNot(is_whole(b.CreateFMul(y, real(x, 0.5)))));
@@ -136,28 +137,28 @@ class Wide {
     Value* is_negative = b.CreateAnd(b.CreateFCmpOLT(x, real(x, 0)), b.CreateFCmpOGT(x, real(x, -kInfinity)));
     Value* y_is_number = b.CreateFCmpORD(y, y);
     result = b.CreateSelect(b.CreateAnd(is_negative, b.CreateNot(is_whole(y))), real(x, kNaN), result);
-    // 1 to the power of NaN is 1; any other number is not.
+    // The power NaN gives 1 for the base 1, and NaN for any other base.
     return b.CreateSelect(b.CreateOr(y_is_number, b.CreateFCmpOEQ(x, real(x, 1))), result, y);
   }
 
  private:
-  static llvm::Constant* real(Value* x, double number) { return Builder::real(x, number); }
+  static llvm::Constant* real(Value* x, double constant) { return Builder::real(x, constant); }
   Value* abs(Value* x) { return b.call(Intrinsic::fabs, {x}); }
   Value* signed_as(Value* x, Value* size) { return b.call(Intrinsic::copysign, {size, x}); }
-  Value* clamp(Value* x, double low, double high) { return b.below(real(x, high), b.above(real(x, low), x)); }
+  Value* clamp(Value* x, double low, double high) { return b.min_or_second(real(x, high), b.max_or_second(real(x, low), x)); }
 
-  // x + x³·P(x²); a product at the end, so that -0 stays.
+  // Computes x + x³·P(x²) as a product, so that -0 stays -0.
   Value* odd(Value* x, Value* square, llvm::ArrayRef<double> p) {
     return b.CreateFMul(x, b.mad(square, b.polynomial(square, p), real(x, 1)));
   }
 
-  // e^r - 1 for small r.
+  // Computes e^r - 1 for small r.
   Value* tail(Value* r) {
     Value* p = b.polynomial(r, {0.5000000000433671, 0.16666666785855275, 0.04166666437790064, 0.008333281396195349, 0.0013889199587704707,
                                 0.00019909209191406303, 2.4707922764992495e-05});
     return b.mad(b.CreateFMul(r, r), p, r);
   }
-  // 2^n·(1 + t) + plus, of a whole number n that kRounder was added to.
+  // Computes 2^n·(1 + t) + plus; kRounder was added to the integer n.
   Value* scale(Value* t, Value* shifted, double plus) {
     Value* n = b.bits(shifted);
     Value* power = b.CreateAdd(b.CreateShl(n, Builder::integer(n, 52)), Builder::integer(n, int64_t{1023} << 52));
@@ -165,34 +166,35 @@ class Wide {
     return b.mad(s, t, plus == 0 ? s : b.CreateFAdd(s, real(t, plus)));
   }
   Value* scaled(Value* x, double plus) {
-    constexpr double kHigh = 0.6931471803691238, kLow = 1.9082149292705877e-10;  // ln 2; 32 bits and the rest
+    constexpr double kHigh = 0.6931471803691238, kLow = 1.9082149292705877e-10;  // The two halves of ln 2; the first has 32 bits.
     Value* inside = clamp(x, -200, 200);
     Value* shifted = b.CreateFAdd(b.CreateFMul(inside, real(x, kLog2E)), real(x, kRounder));
     Value* n = b.CreateFSub(shifted, real(x, kRounder));
     Value* r = b.mad(n, real(x, -kHigh), inside);
     Value* result = scale(tail(b.mad(n, real(x, -kLow), r)), shifted, plus);
-    return plus == 0 ? result : b.CreateSelect(b.CreateFCmpOEQ(x, real(x, 0)), x, result);  // -0
+    return plus == 0 ? result : b.CreateSelect(b.CreateFCmpOEQ(x, real(x, 0)), x, result);  // Preserves -0.
   }
 
-  // x = 2^n·(1+f), 1+f from √½ to √2.
+  // Splits x = 2^n·(1+f) with 1+f from √½ to √2.
   std::pair<Value*, Value*> split(Value* x) {
     constexpr int64_t kRootHalf = 0x3fe6a09e667f3bcd;
     Value* bits = b.bits(x);
-    auto number = [&](int64_t n) { return Builder::integer(bits, n); };
-    Value* shifted = b.CreateAdd(bits, number((int64_t{1024} << 52) - kRootHalf));  // exponents above 0, so that no sign is shifted
-    Value* exponent = b.CreateOr(b.CreateLShr(shifted, number(52)), number(0x4330000000000000));
+    auto constant = [&](int64_t n) { return Builder::integer(bits, n); };
+    Value* shifted = b.CreateAdd(
+        bits, constant((int64_t{1024} << 52) - kRootHalf));  // The bias makes exponents positive, so that no sign bit is shifted in.
+    Value* exponent = b.CreateOr(b.CreateLShr(shifted, constant(52)), constant(0x4330000000000000));
     Value* n = b.CreateFSub(b.from_bits(exponent, b.getDoubleTy()), real(x, 0x1p52 + 1024));
-    Value* mantissa = b.CreateAdd(b.CreateAnd(shifted, number((int64_t{1} << 52) - 1)), number(kRootHalf));
+    Value* mantissa = b.CreateAdd(b.CreateAnd(shifted, constant((int64_t{1} << 52) - 1)), constant(kRootHalf));
     return {n, b.CreateFSub(b.from_bits(mantissa, b.getDoubleTy()), real(x, 1))};
   }
-  // log(1+f) by s = f/(2+f).
+  // Computes log(1+f) from s = f/(2+f).
   Value* log_around_one(Value* f) {
     Value* s = b.CreateFDiv(f, b.CreateFAdd(f, real(f, 2)));
     Value* l =
         odd(s, b.CreateFMul(s, s), {0.33333333337910026, 0.1999999780738984, 0.142860549805557, 0.11088076488141063, 0.09792347747086057});
     return b.CreateFAdd(l, l);
   }
-  Value* with_ends(Value* x, Value* log) {
+  Value* with_special_values(Value* x, Value* log) {
     Value* positive = b.CreateSelect(b.CreateFCmpOLT(x, real(x, kInfinity)), log, x);
     Value* others = b.CreateSelect(b.CreateFCmpOEQ(x, real(x, 0)), real(x, -kInfinity), real(x, kNaN));
     return b.CreateSelect(b.CreateFCmpOGT(x, real(x, 0)), positive, others);
@@ -207,7 +209,7 @@ class Wide {
                           {0.16666666627334595, 0.07500004981698905, 0.04464070792739335, 0.030426521656893187, 0.021865726838522285,
                            0.020646362340180455, 0.001979070369405758, 0.032911826282840784})};
   }
-  // By -1/x above tan(3π/8), by (x-1)/(x+1) above tan(π/8).
+  // Reduces the argument to -1/x above tan(3π/8), and to (x-1)/(x+1) above tan(π/8).
   Value* atan_of_positive(Value* a) {
     Value* is_huge = b.CreateFCmpOGT(a, real(a, 2.414213562373095));
     Value* is_large = b.CreateFCmpOGT(a, real(a, 0.4142135623730951));
@@ -226,7 +228,7 @@ class Wide {
   Builder& b;
 };
 
-// For |x| from 2^20 on the angle needs hundreds of bits of π: those vectors go to libm as a whole.
+// Angles from 2^20 on need hundreds of bits of π; libm computes all lanes of such vectors.
 Value* with_large_angles(Builder& b, Op op, Value* x, Value* result) {
   Value* is_large = b.CreateFCmpUGE(b.call(Intrinsic::fabs, {x}), Builder::real(x, 0x1p20));
   int lanes = Builder::lanes_of(x);

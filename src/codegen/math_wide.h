@@ -1,4 +1,4 @@
-// Functions of f32 that are computed in f64.
+// Math functions of f32 that are computed in f64.
 #pragma once
 
 #include "codegen/builder.h"

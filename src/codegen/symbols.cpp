@@ -9,7 +9,7 @@
 namespace tenon::codegen {
 namespace {
 
-// lgamma itself would write a global.
+// The function lgamma would write the global signgam.
 double log_gamma(double x) {
   int sign;
   return lgamma_r(x, &sign);
@@ -19,8 +19,8 @@ long double long_log_gamma(long double x) {
   return lgammal_r(x, &sign);
 }
 
-// Lane by lane. f32 goes by way of f64, since libm's own f32 functions are off by up to 5 units; f64
-// by way of the type of `f`.
+// Applies a function lane by lane in the type of `f`. f32 is computed in f64, since libm's f32 functions
+// have errors of up to 5 ulp.
 template <auto f, class T>
 struct Lanes;
 template <class W, W (*f)(W), class T>
@@ -42,7 +42,7 @@ void add(std::unordered_map<std::string, void*>& out, const std::string& name) {
   out["tenon_" + name + "_f64"] = reinterpret_cast<void*>(&Lanes<for_f64, double>::run);
 }
 
-// Where two functions are named, libm's f64 function is off by 1.5 units or more.
+// A second function is given where libm's f64 function has an error of 1.5 ulp or more.
 std::unordered_map<std::string, void*> own_functions() {
   std::unordered_map<std::string, void*> out;
   add<::exp>(out, "exp");
@@ -79,7 +79,7 @@ void* find_function(const std::string& name) {
   static const auto own = own_functions();
   if (auto found = own.find(name); found != own.end()) return found->second;
   if (void* address = dlsym(RTLD_DEFAULT, name.c_str())) return address;
-  // Python loads libtorch out of sight of RTLD_DEFAULT. It stays loaded without this handle.
+  // Python loads libtorch with RTLD_LOCAL, so RTLD_DEFAULT does not find it. It stays loaded without this handle.
   void* torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
   if (!torch) return nullptr;
   void* address = dlsym(torch, name.c_str());

@@ -1,12 +1,12 @@
-// Functions outside a kernel that its code may call.
+// Library functions that kernels may call.
 #pragma once
 
 #include <string>
 
 namespace tenon::codegen {
 
-// The address of a function of this name, or null: functions of lanes.def first, then what the
-// process has (libtorch's Sleef, libm).
+// Returns the address of a function, or null. Our own functions come first, then those of the process
+// (libtorch's Sleef, libm).
 void* find_function(const std::string& name);
 
 }  // namespace tenon::codegen

@@ -25,7 +25,7 @@ constexpr TierFacts kFacts[] = {
 
 using Machine = std::unique_ptr<llvm::TargetMachine>;
 
-// Loop strength reduction takes half of the time and finds nothing that place() has not done.
+// Loop strength reduction takes half of the compile time and finds nothing that address_of() has not done.
 void switch_off(const char* pass) {
   auto& options = llvm::cl::getRegisteredOptions();
   if (auto found = options.find(pass); found != options.end()) static_cast<llvm::cl::opt<bool>*>(found->second)->setValue(true);
@@ -43,14 +43,14 @@ Machine make_machine(Tier tier) {
   }();
   if (!target) throw InternalError("LLVM was built without X86");
   llvm::TargetOptions options;
-  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // fused only where the kernel says so
-  options.MCOptions.OutputAsmVariant = 1;              // Intel's syntax
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // The kernel's text decides where fma is used.
+  options.MCOptions.OutputAsmVariant = 1;              // Intel syntax.
   return Machine(target->createTargetMachine(llvm::Triple("x86_64-unknown-linux-gnu"), facts(tier).cpu, "", options, llvm::Reloc::PIC_,
                                              llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, /*JIT=*/true));
 }
 
-// A TargetMachine serves one thread at a time and takes a while to make.
-class Pool {
+// Idle target machines. A TargetMachine serves one thread at a time and is expensive to create.
+class MachinePool {
  public:
   Machine take(Tier tier) {
     {
@@ -74,15 +74,15 @@ class Pool {
   std::vector<Machine> idle_[std::size(kFacts)];
 };
 
-Pool& pool() {
-  static Pool& pool = *new Pool;  // never destroyed: threads may compile while the program ends
+MachinePool& pool() {
+  static MachinePool& pool = *new MachinePool;  // The pool is never destroyed, since threads may compile during static destruction.
   return pool;
 }
 
-class Lease {
+class BorrowedMachine {
  public:
-  explicit Lease(Tier tier) : tier_(tier), machine_(pool().take(tier)) {}
-  ~Lease() { pool().give_back(tier_, std::move(machine_)); }
+  explicit BorrowedMachine(Tier tier) : tier_(tier), machine_(pool().take(tier)) {}
+  ~BorrowedMachine() { pool().give_back(tier_, std::move(machine_)); }
   llvm::TargetMachine& operator*() { return *machine_; }
 
  private:
@@ -111,13 +111,13 @@ Tier best_tier() {
 }
 
 void prepare(llvm::Module& module, Tier tier) {
-  Lease machine(tier);
+  BorrowedMachine machine(tier);
   module.setTargetTriple((*machine).getTargetTriple());
   module.setDataLayout((*machine).createDataLayout());
 }
 
 std::string emit(llvm::Module& module, Tier tier, Output output) {
-  Lease machine(tier);
+  BorrowedMachine machine(tier);
   llvm::SmallVector<char, 0> bytes;
   {
     llvm::raw_svector_ostream stream(bytes);

@@ -1,4 +1,4 @@
-// Tiers as LLVM knows them, and the way from a module to bytes.
+// LLVM targets of the tiers, and emission of object files and assembly.
 #pragma once
 
 #include <llvm/IR/Module.h>
@@ -11,16 +11,16 @@ namespace tenon::codegen {
 
 struct TierFacts {
   const char* name;
-  const char* cpu;    // LLVM's name of the instruction set
-  int lanes;          // f32 elements of one register
-  const char* width;  // of one register, in bits
+  const char* cpu;    // LLVM's name of the instruction set.
+  int lanes;          // Number of f32 lanes per vector register.
+  const char* width;  // Bits per vector register.
   bool has_fma;
-  bool has_half;       // converts f16
-  int masked_element;  // the smallest element that can be loaded and stored under a mask, in bytes; 0: none
+  bool has_half;       // The CPU converts f16.
+  int masked_element;  // Bytes of the smallest element with masked loads and stores, or 0 if there are none.
 };
 const TierFacts& facts(Tier tier);
 
-// Triple and data layout, which decide how types lie in memory.
+// Sets triple and data layout.
 void prepare(llvm::Module& module, Tier tier);
 
 enum class Output { object, assembly };

@@ -36,8 +36,8 @@ KernelCheck::KernelCheck(const ir::Graph& graph, const ir::Group& group, double 
   ir::Graph part = ir::subgraph(graph, group);
   for (const ir::Node& node : part.nodes)
     if (const ops::Facts* facts = ops::find(node.op)) {
-      leeway_.zeros |= facts->any_zero;
-      leeway_.infinities |= facts->any_infinity;
+      leeway_.zeros |= facts->zero_sign_varies;
+      leeway_.infinities |= facts->infinity_varies;
     }
   eager_ = interpret(part);
   ir::Graph wide = runtime::widen(part);

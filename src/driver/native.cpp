@@ -24,8 +24,8 @@
 #include "ir/loop/print.h"
 #include "ir/loop/verify.h"
 #include "loops/lower.h"
+#include "ops/entries.h"
 #include "ops/lowerable.h"
-#include "ops/rows.h"
 #include "ops/table.h"
 #include "passes/fusion/convolutions.h"
 #include "passes/fusion/find_groups.h"
@@ -49,7 +49,7 @@ int64_t grain() {
   return wanted ? std::max(1LL, std::atoll(wanted)) : 32768;
 }
 
-using CodePointer = std::shared_ptr<const codegen::Code>;
+using CodePointer = std::shared_ptr<const codegen::MachineCode>;
 
 // TENON_TIER=portable or avx2 asks for less than the CPU has.
 codegen::Tier chosen_tier() {
@@ -65,7 +65,7 @@ codegen::Tier chosen_tier() {
 }
 
 // tools/kernel_digest reads this.
-void show(const ir::loop::Kernel& kernel, codegen::Tier tier) {
+void show(const ir::loop::LoopKernel& kernel, codegen::Tier tier) {
   if (passes::debug_level() >= 4) std::cerr << "# kernel\n" + ir::loop::print(kernel);
   if (passes::debug_level() >= 5)
     std::cerr << "# assembly of " + kernel.name + "\n" + codegen::assembly(kernel, tier) + "# end of assembly\n";
@@ -74,7 +74,7 @@ void show(const ir::loop::Kernel& kernel, codegen::Tier tier) {
 // Code by the text of its kernel, for as long as somebody uses it.
 class Codes {
  public:
-  CodePointer get(const std::string& kernel_key, const ir::loop::Kernel& kernel, codegen::Tier tier) {
+  CodePointer get(const std::string& kernel_key, const ir::loop::LoopKernel& kernel, codegen::Tier tier) {
     std::string key = kernel_key + codegen::tier_name(tier);
     {
       std::lock_guard lock(mutex_);
@@ -92,7 +92,7 @@ class Codes {
 
  private:
   std::mutex mutex_;
-  std::map<std::string, std::weak_ptr<const codegen::Code>> codes_;
+  std::map<std::string, std::weak_ptr<const codegen::MachineCode>> codes_;
 };
 
 Codes& all_codes() {
@@ -189,7 +189,7 @@ std::vector<Explanation::Call> left_to_aten(const ir::Graph& fused) {
   std::vector<Explanation::Call> out;
   for (const ir::Node& node : fused.nodes) {
     if (ir::is_fused(node) || ir::is_view(fused, node)) continue;
-    std::string why = ops::has_row(node.op) ? "its row is not for these types or sizes" : "no row";
+    std::string why = ops::has_entry(node.op) ? "its row is not for these types or sizes" : "no row";
     if (is_empty(fused, node)) why = "no elements";
     if (node.op == "aten::cat") why = "ATen's copy is as fast";
     auto known = std::find_if(out.begin(), out.end(), [&](const Explanation::Call& call) { return call.op == node.op && call.why == why; });
@@ -238,8 +238,8 @@ std::vector<runtime::Code> codes_of(const loops::Lowered& lowered, const CodePoi
 runtime::KernelStep make_step(const ir::Graph& graph, const ir::Group& group, const loops::Lowered& lowered,
                               std::vector<runtime::Code> codes) {
   runtime::KernelStep step{.codes = std::move(codes), .sizes = lowered.sizes, .iterations = lowered.iterations};
-  for (const loops::Number& number : lowered.numbers) step.numbers.emplace_back(number.scalar, number.known);
-  for (const ir::Range& range : group.ranges) {
+  for (const loops::KernelScalar& number : lowered.scalars) step.numbers.emplace_back(number.scalar, number.known);
+  for (const ir::IndexRange& range : group.index_ranges) {
     auto input = std::find(group.inputs.begin(), group.inputs.end(), range.index) - group.inputs.begin();
     step.ranges.push_back({static_cast<size_t>(input), range.extent, range.exempt});
   }

@@ -1,4 +1,4 @@
-// Lowering: a group of nodes in, a kernel of the loop language and the numbers to run it with out.
+// Lowers a group of nodes to a kernel of the loop language and its run-time arguments.
 #pragma once
 
 #include <utility>
@@ -10,14 +10,14 @@
 namespace tenon::loops {
 
 struct Lowered {
-  ir::loop::Kernel kernel;
-  std::vector<ir::ValueId> buffers;  // inputs, then outputs
-  std::vector<Number> numbers;       // for the kernel's scalars
-  std::vector<int64_t> sizes;        // for the kernel's sizes
-  int64_t iterations = 1;            // of its parallel loop
-  int64_t elements = 1;              // in all, to tell whether threads are worth it
-  // Output and input, by their place in `buffers`, that may be one memory: the input's elements are
-  // read for the last time before the output's are written.
+  ir::loop::LoopKernel kernel;
+  std::vector<ir::ValueId> buffers;   // Inputs, then outputs.
+  std::vector<KernelScalar> scalars;  // Scalar arguments of the kernel.
+  std::vector<int64_t> sizes;         // Size arguments of the kernel.
+  int64_t iterations = 1;             // Number of iterations of the parallel loop.
+  int64_t elements = 1;               // Total number of elements, which decides how many threads are used.
+  // Pairs of an output and an input, as indices in `buffers`, that may share memory: each element of
+  // the input is read for the last time before the output's element is written.
   std::vector<std::pair<int32_t, int32_t>> may_share;
 };
 

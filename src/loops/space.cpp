@@ -13,9 +13,10 @@ std::vector<int64_t> strides_of(const ir::Graph& graph, const ir::Group& group, 
       if (!group.reduced[d]) out[d] = type.strides[next++];
     return out;
   }
-  auto placed = std::find_if(group.placed.begin(), group.placed.end(), [&](const ir::Placed& p) { return p.id == id; });
-  if (placed != group.placed.end()) return placed->strides;
-  size_t missing = out.size() - type.sizes.size();  // sizes are aligned at the end
+  auto strided =
+      std::find_if(group.strided_operands.begin(), group.strided_operands.end(), [&](const ir::StridedOperand& p) { return p.id == id; });
+  if (strided != group.strided_operands.end()) return strided->strides;
+  size_t missing = out.size() - type.sizes.size();  // Broadcasting aligns the last dimensions.
   for (size_t d = missing; d < out.size(); ++d)
     if (type.sizes[d - missing] != 1) out[d] = type.strides[d - missing];
   return out;
@@ -23,11 +24,11 @@ std::vector<int64_t> strides_of(const ir::Graph& graph, const ir::Group& group, 
 
 namespace {
 
-// Neighbours that can be counted through as one become one.
-std::vector<Space::Dim> joined(std::vector<Space::Dim> dims) {
-  std::vector<Space::Dim> out;
-  for (Space::Dim& dim : dims) {
-    bool one = !out.empty() && dim.of < 0 && out.back().of < 0;
+// Collapses neighbouring dimensions that every buffer can iterate over with one stride.
+std::vector<Space::LoopDim> collapsed(std::vector<Space::LoopDim> dims) {
+  std::vector<Space::LoopDim> out;
+  for (Space::LoopDim& dim : dims) {
+    bool one = !out.empty() && dim.group_dim < 0 && out.back().group_dim < 0;
     for (size_t b = 0; b < dim.strides.size() && one; ++b) one = out.back().strides[b] == dim.strides[b] * dim.extent;
     if (!one) {
       out.push_back(std::move(dim));
@@ -44,7 +45,7 @@ std::vector<Space::Dim> joined(std::vector<Space::Dim> dims) {
 Space space_of(const ir::Graph& graph, const ir::Group& group, const std::vector<ir::ValueId>& buffers, const std::vector<size_t>& apart) {
   std::vector<std::vector<int64_t>> strides;
   for (ir::ValueId id : buffers) strides.push_back(strides_of(graph, group, id));
-  // The layout of the first output that has all elements decides the order, or of the first input.
+  // The strides of the first output with all elements decide the loop order, otherwise those of the first such input.
   size_t leader = 0;
   for (size_t b = 0; b < buffers.size(); ++b)
     if (graph.values[buffers[b]].type.sizes == group.sizes) {
@@ -58,15 +59,15 @@ Space space_of(const ir::Graph& graph, const ir::Group& group, const std::vector
   Space space;
   for (size_t d : order) {
     bool alone = std::find(apart.begin(), apart.end(), d) != apart.end();
-    Space::Dim dim{group.sizes[d], alone ? static_cast<int64_t>(d) : -1, {}};
+    Space::LoopDim dim{group.sizes[d], alone ? static_cast<int64_t>(d) : -1, {}};
     for (const auto& along : strides) dim.strides.push_back(along[d]);
     bool is_reduced = !group.reduced.empty() && group.reduced[d];
     (is_reduced ? space.reduced : space.kept).push_back(std::move(dim));
-    space.rows = is_reduced;
+    space.is_fastest_reduced = is_reduced;
   }
-  space.kept = joined(std::move(space.kept));
-  space.reduced = joined(std::move(space.reduced));
-  Space::Dim one{1, -1, std::vector<int64_t>(buffers.size(), 0)};
+  space.kept = collapsed(std::move(space.kept));
+  space.reduced = collapsed(std::move(space.reduced));
+  Space::LoopDim one{1, -1, std::vector<int64_t>(buffers.size(), 0)};
   if (space.kept.empty()) space.kept.push_back(one);
   if (space.reduced.empty() && !group.reduced.empty()) space.reduced.push_back(one);
   return space;

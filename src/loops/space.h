@@ -1,5 +1,5 @@
-// The iteration space of a group: the fewest loops that visit all elements, the one that runs
-// fastest in memory last.
+// The iteration space of a group: the fewest loops that visit all elements, with the smallest stride
+// innermost.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 namespace tenon::loops {
 
 struct Space {
-  struct Dim {
+  struct LoopDim {
     int64_t extent = 1;
-    int64_t of = -1;               // the only dimension of the group that it counts through, or -1
-    std::vector<int64_t> strides;  // per buffer, 0 where it is broadcast or reduced
+    int64_t group_dim = -1;        // The group dimension if the loop covers exactly one, otherwise -1.
+    std::vector<int64_t> strides;  // Per buffer; 0 where it is broadcast or reduced.
   };
-  std::vector<Dim> kept;     // at least one
-  std::vector<Dim> reduced;  // none if the group reduces nothing
-  bool rows = false;         // the dimension that runs fastest in memory is a reduced one
+  std::vector<LoopDim> kept;        // Has at least one dimension.
+  std::vector<LoopDim> reduced;     // Empty if the group reduces nothing.
+  bool is_fastest_reduced = false;  // The innermost dimension in memory is reduced.
 };
 
-// A buffer's strides along the dimensions of the group.
+// Returns a value's strides along the dimensions of the group.
 std::vector<int64_t> strides_of(const ir::Graph& graph, const ir::Group& group, ir::ValueId id);
 
-// `apart`: dimensions of the group that stay loops of their own.
+// `apart`: dimensions of the group that must not be collapsed with others.
 Space space_of(const ir::Graph& graph, const ir::Group& group, const std::vector<ir::ValueId>& buffers, const std::vector<size_t>& apart);
 
 }  // namespace tenon::loops

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "loops/space.h"
-#include "ops/placement.h"
+#include "ops/strided_operands.h"
 
 namespace tenon::loops {
 
@@ -16,40 +16,40 @@ namespace loop = ir::loop;
 
 Terms::Terms(const ir::Graph& graph, const ir::Group& group, const std::vector<ValueId>& buffers)
     : graph_(graph), group_(group), buffers_(buffers) {
-  // Long stretches of a chain that differ in their numbers alone are one kernel if the numbers are arguments.
-  constexpr size_t kNodesWithNumbersAsArguments = 24;
-  takes_numbers_ = group.nodes.size() >= kNodesWithNumbersAsArguments;
-  for (size_t i : group.parts)
+  // Long chains that differ only in their constants share one kernel if the constants are arguments.
+  constexpr size_t kMinNodesForConstantArguments = 24;
+  constants_are_arguments_ = group.nodes.size() >= kMinNodesForConstantArguments;
+  for (size_t i : group.segment_nodes)
     for (ValueId id : ops::results_of(graph.nodes[i]))
-      if (id != ir::kNoValue) part_nodes_[id] = i;
+      if (id != ir::kNoValue) segment_nodes_[id] = i;
   for (size_t i : group.nodes) {
-    if (std::find(group.parts.begin(), group.parts.end(), i) != group.parts.end()) continue;
-    if (auto pieces = ops::pieces_of(graph, graph.nodes[i])) add_pieces(graph.nodes[i], *pieces);
-    else if (auto pool = ops::pool_of(graph, graph.nodes[i])) add_pool(graph.nodes[i], *pool);
-    else if (auto move = ops::move_of(graph, graph.nodes[i])) add_move(graph.nodes[i], *move);
+    if (std::find(group.segment_nodes.begin(), group.segment_nodes.end(), i) != group.segment_nodes.end()) continue;
+    if (auto concat = ops::concatenation_of(graph, graph.nodes[i])) add_concatenation(graph.nodes[i], *concat);
+    else if (auto pooling = ops::pooling_of(graph, graph.nodes[i])) add_pooling(graph.nodes[i], *pooling);
+    else if (auto movement = ops::data_movement_of(graph, graph.nodes[i])) add_data_movement(graph.nodes[i], *movement);
     else add_node(graph.nodes[i]);
   }
 }
 
 void Terms::add_node(const ir::Node& node) {
-  const ops::Row* row = ops::lowerable(graph_, node);
-  if (!row) throw InternalError(node.op + " has no row that fits it");
+  const ops::OpEntry* entry = ops::lowerable(graph_, node);
+  if (!entry) throw InternalError(node.op + " has no op-table entry that fits it");
   node_ = &node;
-  type_ = ops::compute_type(graph_, node, *row);
-  rounds_to_ = row->typing == ops::Typing::operands ? ops::operand_type(graph_, node, *row) : type_;
-  const std::vector<int64_t>& sizes = ops::sizes_of(graph_, node, *row);
-  std::vector<bool> reduced = ops::reduced_dims(graph_, node, *row);
+  type_ = ops::compute_type(graph_, node, *entry);
+  rounds_to_ = entry->typing == ops::Typing::operands ? ops::operand_type(graph_, node, *entry) : type_;
+  const std::vector<int64_t>& sizes = ops::sizes_of(graph_, node, *entry);
+  std::vector<bool> reduced = ops::reduced_dims(graph_, node, *entry);
   count_ = 1;
   for (size_t d = 0; d < sizes.size(); ++d)
     if (reduced.empty() || reduced[d]) count_ *= sizes[d];
   std::vector<ValueId> results = ops::results_of(node);
-  DType made = row->typing == ops::Typing::operands ? DType::boolean : type_;
+  DType made = entry->typing == ops::Typing::operands ? DType::boolean : type_;
   for (size_t r = 0; r < results.size(); ++r) {
     if (results[r] == ir::kNoValue) continue;
     DType dtype = graph_.values[results[r]].type.dtype;
-    TermId term = made == DType::boolean ? condition(row->results[r]) : value(row->results[r]);
-    // bf16 and f16 are rounded where eager rounds.
-    known_[{results[r], dtype, part_}] = cast(term, made, dtype);
+    TermId term = made == DType::boolean ? condition(entry->results[r]) : value(entry->results[r]);
+    // Results in bf16 and f16 are rounded where eager rounds.
+    known_[{results[r], dtype, segment_}] = cast(term, made, dtype);
   }
 }
 
@@ -65,70 +65,70 @@ TermId Terms::compute(loop::Op op, DType type, std::vector<TermId> operands) {
 
 TermId Terms::cast(TermId term, DType from, DType to) { return from == to ? term : compute(loop::Op::cast, to, {term}); }
 
-// What arithmetic on constants gives in a type of integers.
-static int64_t wrapped(int64_t number, DType type) {
-  if (type == DType::u8) return static_cast<uint8_t>(number);
+// Wraps a constant to an integer type.
+static int64_t wrapped(int64_t value, DType type) {
+  if (type == DType::u8) return static_cast<uint8_t>(value);
   int unused = 64 - 8 * static_cast<int>(ir::dtype_size(type));
-  return static_cast<int64_t>(static_cast<uint64_t>(number) << unused) >> unused;
+  return static_cast<int64_t>(static_cast<uint64_t>(value) << unused) >> unused;
 }
 
-TermId Terms::constant(double number, DType type) {
-  if (type == DType::boolean) return constant(static_cast<int64_t>(number != 0), type);
-  if (!ir::is_floating(type)) return constant(static_cast<int64_t>(number), type);
-  return add({Term::Kind::constant, type, 0, -1, std::bit_cast<uint64_t>(number), {}});
+TermId Terms::constant(double value, DType type) {
+  if (type == DType::boolean) return constant(static_cast<int64_t>(value != 0), type);
+  if (!ir::is_floating(type)) return constant(static_cast<int64_t>(value), type);
+  return add({Term::Kind::constant, type, 0, -1, std::bit_cast<uint64_t>(value), {}});
 }
 
-TermId Terms::constant(int64_t number, DType type) {
-  if (ir::is_floating(type)) return constant(static_cast<double>(number), type);
-  if (type == DType::boolean) number = number != 0;
-  else number = wrapped(number, type);
-  return add({Term::Kind::constant, type, 0, -1, std::bit_cast<uint64_t>(number), {}});
+TermId Terms::constant(int64_t value, DType type) {
+  if (ir::is_floating(type)) return constant(static_cast<double>(value), type);
+  if (type == DType::boolean) value = value != 0;
+  else value = wrapped(value, type);
+  return add({Term::Kind::constant, type, 0, -1, std::bit_cast<uint64_t>(value), {}});
 }
 
-TermId Terms::number(const Number& number, DType type) {
-  auto it = std::find(numbers_.begin(), numbers_.end(), number);
-  auto which = static_cast<int32_t>(it - numbers_.begin());
-  if (it == numbers_.end()) numbers_.push_back(number);
+TermId Terms::scalar(const KernelScalar& scalar, DType type) {
+  auto it = std::find(scalars_.begin(), scalars_.end(), scalar);
+  auto which = static_cast<int32_t>(it - scalars_.begin());
+  if (it == scalars_.end()) scalars_.push_back(scalar);
   return add({Term::Kind::scalar, type, which, -1, 0, {}});
 }
 
-TermId Terms::real_number(double number, DType type) {
-  return takes_numbers_ && loop::is_real(type) ? this->number({ir::kNoScalar, number}, type) : constant(number, type);
+TermId Terms::real_constant(double value, DType type) {
+  return constants_are_arguments_ && loop::is_real(type) ? this->scalar({ir::kNoScalar, value}, type) : constant(value, type);
 }
 
-TermId Terms::load(ValueId id, const Access& access, std::vector<TermId> operands) {
+TermId Terms::load(ValueId id, const AddressingMode& addressing, std::vector<TermId> operands) {
   auto buffer = static_cast<int32_t>(std::find(buffers_.begin(), buffers_.end(), id) - buffers_.begin());
   int32_t which = -1;
-  if (access != Access()) {
-    auto known = std::find(accesses_.begin(), accesses_.end(), access);
-    which = static_cast<int32_t>(known - accesses_.begin());
-    if (known == accesses_.end()) accesses_.push_back(access);
+  if (addressing != AddressingMode()) {
+    auto known = std::find(addressing_modes_.begin(), addressing_modes_.end(), addressing);
+    which = static_cast<int32_t>(known - addressing_modes_.begin());
+    if (known == addressing_modes_.end()) addressing_modes_.push_back(addressing);
   }
   return add({Term::Kind::load, graph_.values[id].type.dtype, buffer, which, 0, std::move(operands)});
 }
 
-// A tensor's element, in this type.
+// Returns a tensor's element, converted to this type.
 TermId Terms::element(ValueId id, DType type) {
-  auto known = known_.find({id, type, part_});
+  auto known = known_.find({id, type, segment_});
   if (known != known_.end()) return known->second;
   DType dtype = graph_.values[id].type.dtype;
-  if (!known_.count({id, dtype, part_})) {
-    if (auto node = part_nodes_.find(id); node != part_nodes_.end()) {
+  if (!known_.count({id, dtype, segment_})) {
+    if (auto node = segment_nodes_.find(id); node != segment_nodes_.end()) {
       auto outer = std::tuple{node_, type_, rounds_to_, count_};
       add_node(graph_.nodes[node->second]);
       std::tie(node_, type_, rounds_to_, count_) = outer;
     } else {
-      Access access;
+      AddressingMode addressing;
       std::vector<TermId> mask;
-      if (part_ != kWhole) {
-        const Part& part = parts_[static_cast<size_t>(part_)];
-        access = {-part.begin * strides_of(graph_, group_, id)[part.dim], true};
-        mask.push_back(is_between(position(part.dim), part.begin, part.end));
+      if (segment_ != kNoSegment) {
+        const SegmentRange& segment = segments_[static_cast<size_t>(segment_)];
+        addressing = {-segment.begin * strides_of(graph_, group_, id)[segment.dim], true};
+        mask.push_back(is_between(position(segment.dim), segment.begin, segment.end));
       }
-      known_[{id, dtype, part_}] = load(id, access, std::move(mask));
+      known_[{id, dtype, segment_}] = load(id, addressing, std::move(mask));
     }
   }
-  TermId term = known_.at({id, dtype, part_});
+  TermId term = known_.at({id, dtype, segment_});
   DType wide = ops::register_type(dtype);
   return type == dtype ? term : cast(cast(term, dtype, wide), wide, type);
 }
@@ -136,32 +136,32 @@ TermId Terms::element(ValueId id, DType type) {
 TermId Terms::argument(int index, DType type) {
   const ir::Argument& arg = node_->args[index];
   if (const auto* id = std::get_if<ValueId>(&arg)) return element(*id, type);
-  if (int32_t scalar = ir::scalar_in(arg); scalar != ir::kNoScalar) return number({scalar, 0}, type);
+  if (int32_t scalar = ir::scalar_in(arg); scalar != ir::kNoScalar) return this->scalar({scalar, 0}, type);
   return std::visit(
       [&](const auto& a) -> TermId {
         using A = std::decay_t<decltype(a)>;
-        if constexpr (std::is_same_v<A, double>) return real_number(a, type);
+        if constexpr (std::is_same_v<A, double>) return real_constant(a, type);
         else if constexpr (std::is_same_v<A, int64_t> || std::is_same_v<A, bool>) return constant(static_cast<int64_t>(a), type);
-        else if constexpr (std::is_same_v<A, ir::NumberTensor>) return number_tensor(a, type);
-        else throw InternalError(node_->op + " has an argument that is no number");
+        else if constexpr (std::is_same_v<A, ir::ScalarTensor>) return scalar_tensor(a, type);
+        else throw InternalError(node_->op + " has an argument that is no scalar");
       },
       std::get<ir::Attribute>(arg));
 }
 
-TermId Terms::number_tensor(const ir::NumberTensor& n, DType type) {
-  if (const auto* real = std::get_if<double>(&n.number)) {
-    bool narrow = n.plain && n.dtype == DType::f32;
-    return real_number(narrow ? static_cast<double>(static_cast<float>(*real)) : *real, type);
+TermId Terms::scalar_tensor(const ir::ScalarTensor& tensor, DType type) {
+  if (const auto* real = std::get_if<double>(&tensor.number)) {
+    bool narrow = tensor.plain && tensor.dtype == DType::f32;
+    return real_constant(narrow ? static_cast<double>(static_cast<float>(*real)) : *real, type);
   }
-  if (const auto* whole = std::get_if<int64_t>(&n.number)) return constant(*whole, type);
-  return constant(static_cast<int64_t>(std::get<bool>(n.number)), type);
+  if (const auto* integer = std::get_if<int64_t>(&tensor.number)) return constant(*integer, type);
+  return constant(static_cast<int64_t>(std::get<bool>(tensor.number)), type);
 }
 
 bool Terms::is_absent(const ops::Expression& e) const { return ops::default_of(e) && ops::is_absent(node_->args[e.argument]); }
 
 bool Terms::is_one(const ops::Expression& e) const {
   if (is_absent(e)) return is_one(*ops::default_of(e));
-  if (e.kind == ops::Expression::Kind::number) return e.number == 1;
+  if (e.kind == ops::Expression::Kind::constant) return e.constant == 1;
   return e.kind == ops::Expression::Kind::argument && ir::plain_text(node_->args[e.argument]) == "1";
 }
 
@@ -172,7 +172,7 @@ static loop::Reduction::Kind reduction_kind(const std::string& name) {
   throw InternalError("the loop language has no reduction '" + name + "'");
 }
 
-// In the row's type.
+// Returns an indexed element in the entry's type.
 TermId Terms::indexed(const ops::Expression& e) {
   ValueId id = std::get<ValueId>(node_->args[e.argument]);
   const ir::TensorType& type = graph_.values[id].type;
@@ -180,8 +180,8 @@ TermId Terms::indexed(const ops::Expression& e) {
   TermId index = argument(e.operands[0].argument, DType::i64);
   if (e.exempt >= 0) operands.push_back(compute(loop::Op::ne, DType::i64, {index, argument(e.exempt, DType::i64)}));
   operands.push_back(index);
-  Access access{0, e.exempt >= 0, type.strides[*ops::resolve(*e.dim, *node_, type.sizes.size())]};
-  return cast(cast(load(id, access, std::move(operands)), type.dtype, ops::register_type(type.dtype)), ops::register_type(type.dtype),
+  AddressingMode addressing{0, e.exempt >= 0, type.strides[*ops::resolve(*e.dim, *node_, type.sizes.size())]};
+  return cast(cast(load(id, addressing, std::move(operands)), type.dtype, ops::register_type(type.dtype)), ops::register_type(type.dtype),
               type_);
 }
 
@@ -193,21 +193,21 @@ bool Terms::is_integral(const ops::Expression& e) const {
               : std::holds_alternative<int64_t>(std::get<ir::Attribute>(node_->args[e.argument]));
   }
   if (e.kind == Kind::function) return std::all_of(e.operands.begin(), e.operands.end(), [&](const auto& o) { return is_integral(o); });
-  return e.kind == Kind::position || (e.kind == Kind::number && e.number == std::floor(e.number));
+  return e.kind == Kind::position || (e.kind == Kind::constant && e.constant == std::floor(e.constant));
 }
 
-// A position, or indices in a row of floating-point numbers.
-bool Terms::has_place(const ops::Expression& e) const {
+// Returns whether an expression uses a position, or index tensors in an entry that computes in floating point.
+bool Terms::reads_position(const ops::Expression& e) const {
   if (e.kind == ops::Expression::Kind::position) return true;
   if (e.kind == ops::Expression::Kind::argument && ir::is_floating(type_)) return std::holds_alternative<ValueId>(node_->args[e.argument]);
-  return std::any_of(e.operands.begin(), e.operands.end(), [&](const auto& o) { return has_place(o); });
+  return std::any_of(e.operands.begin(), e.operands.end(), [&](const auto& o) { return reads_position(o); });
 }
 
 TermId Terms::integral(const ops::Expression& e) {
   using Kind = ops::Expression::Kind;
   if (e.kind == Kind::position) return position(*ops::resolve(*e.dim, *node_, group_.sizes.size()));
   if (e.kind == Kind::argument) return argument(e.argument, DType::i64);
-  if (e.kind == Kind::number) return integer(static_cast<int64_t>(e.number));
+  if (e.kind == Kind::constant) return integer(static_cast<int64_t>(e.constant));
   loop::Op op;
   if (!loop::op_from_name(e.function, op)) throw InternalError("the loop language has no " + e.function);
   std::vector<TermId> operands;
@@ -215,23 +215,23 @@ TermId Terms::integral(const ops::Expression& e) {
   return compute(op, DType::i64, std::move(operands));
 }
 
-// In the row's type.
+// Returns an expression in the entry's type.
 TermId Terms::value(const ops::Expression& e) {
   using Kind = ops::Expression::Kind;
   if (is_absent(e)) return value(*ops::default_of(e));
   if (e.kind == Kind::indexed) return indexed(e);
   if (e.kind == Kind::position) return cast(integral(e), DType::i64, type_);
   if (e.kind == Kind::argument) return cast(cast(argument(e.argument, type_), type_, rounds_to_), rounds_to_, type_);
-  if (e.kind == Kind::number) return constant(e.number, type_);
-  if (e.kind == Kind::count) return number({ir::kNoScalar, static_cast<double>(count_)}, type_);
+  if (e.kind == Kind::constant) return constant(e.constant, type_);
+  if (e.kind == Kind::count) return this->scalar({ir::kNoScalar, static_cast<double>(count_)}, type_);
   if (e.kind == Kind::reduction)
     return add({Term::Kind::reduce, type_, static_cast<int32_t>(reduction_kind(e.function)), -1, 0, {value(e.operands[0])}});
   if (e.function == "mul" && is_one(e.operands[0])) return value(e.operands[1]);
   if (e.function == "mul" && is_one(e.operands[1])) return value(e.operands[0]);
   if (e.function == "fma") return multiply_add(e);
-  if (e.function == "neg" && e.operands[0].kind == Kind::argument)  // of 0 as an integer: 0
+  if (e.function == "neg" && e.operands[0].kind == Kind::argument)  // The negation of an integer 0 is 0, not -0.0.
     if (const auto* attribute = std::get_if<ir::Attribute>(&node_->args[e.operands[0].argument]))
-      if (const auto* whole = std::get_if<int64_t>(attribute)) return constant(-*whole, type_);
+      if (const auto* integer = std::get_if<int64_t>(attribute)) return constant(-*integer, type_);
   loop::Op op;
   if (!loop::op_from_name(e.function, op)) throw InternalError("the loop language has no " + e.function);
   std::vector<TermId> operands;
@@ -249,16 +249,16 @@ TermId Terms::multiply_add(const ops::Expression& e) {
   return compute(loop::Op::add, type_, {operands[2], compute(loop::Op::mul, type_, {operands[0], operands[1]})});
 }
 
-// As a bool.
+// Returns an expression as a bool.
 TermId Terms::condition(const ops::Expression& e) {
   using Kind = ops::Expression::Kind;
   if (e.kind == Kind::argument) return argument(e.argument, DType::boolean);
-  if (e.kind == Kind::number) return constant(e.number, DType::boolean);
+  if (e.kind == Kind::constant) return constant(e.constant, DType::boolean);
   if (e.kind == Kind::reduction)
     return add({Term::Kind::reduce, DType::boolean, static_cast<int32_t>(reduction_kind(e.function)), -1, 0, {condition(e.operands[0])}});
   loop::Op op;
   if (e.kind != Kind::function || !loop::op_from_name(e.function, op)) throw InternalError("'" + e.function + "' is no condition");
-  if (loop::op_kind(op) == loop::OpKind::compare && is_integral(e) && has_place(e))
+  if (loop::op_kind(op) == loop::OpKind::compare && is_integral(e) && reads_position(e))
     return compute(op, DType::i64, {integral(e.operands[0]), integral(e.operands[1])});
   if (loop::op_kind(op) == loop::OpKind::compare) return compute(op, type_, {value(e.operands[0]), value(e.operands[1])});
   std::vector<TermId> operands;

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "ir/loop/loop.h"
-#include "ops/placement.h"
+#include "ops/strided_operands.h"
 
 namespace tenon::ops {
 
@@ -18,55 +18,55 @@ bool has_elements(const ir::TensorType& type) { return std::count(type.sizes.beg
 
 namespace {
 
-// Whether an expression has a meaning in this type. `is_condition`: it is wanted as a bool, whatever the type of what it compares.
+// Returns whether an expression is defined in this type. `is_condition`: its result is used as a bool, whatever type it compares in.
 bool fits(const Expression& e, DType type, bool is_condition) {
   using loop::OpKind;
   loop::Op op = loop::Op::add;
   bool is_function = e.kind == Expression::Kind::function && loop::op_from_name(e.function, op);
   OpKind kind = is_function ? loop::op_kind(op) : OpKind::cast;
-  bool of_bools = is_condition && kind == OpKind::integral;
-  if (kind == OpKind::integral && !of_bools && ir::is_floating(type)) return false;
+  bool on_bools = is_condition && kind == OpKind::integral;
+  if (kind == OpKind::integral && !on_bools && ir::is_floating(type)) return false;
   if ((kind == OpKind::arithmetic || kind == OpKind::real) && type == DType::boolean) return false;
-  if (is_function && op == loop::Op::div && !ir::is_floating(type)) return false;           // eager divides integers as floats
-  if (kind == OpKind::real && op != loop::Op::fma && !ir::is_floating(type)) return false;  // of integers fma is two ops
-  if (e.kind == Expression::Kind::number && ir::is_integer(type) && !loop::fits(static_cast<int64_t>(e.number), type)) return false;
+  if (is_function && op == loop::Op::div && !ir::is_floating(type)) return false;           // Eager divides integers as floats.
+  if (kind == OpKind::real && op != loop::Op::fma && !ir::is_floating(type)) return false;  // An integer fma is lowered to two ops.
+  if (e.kind == Expression::Kind::constant && ir::is_integer(type) && !loop::fits(static_cast<int64_t>(e.constant), type)) return false;
   bool is_logic = e.function == "any" || e.function == "all";
   if (e.kind == Expression::Kind::reduction && is_logic != (type == DType::boolean)) return false;
   for (size_t i = 0; i < e.operands.size(); ++i) {
-    bool chooses = kind == OpKind::select && i == 0;
-    if (!fits(e.operands[i], type, chooses || of_bools || (is_condition && kind != OpKind::compare))) return false;
+    bool selects = kind == OpKind::select && i == 0;
+    if (!fits(e.operands[i], type, selects || on_bools || (is_condition && kind != OpKind::compare))) return false;
   }
   return true;
 }
 
-bool only_chooses(const Expression& e) {
+bool only_selects(const Expression& e) {
   return e.kind == Expression::Kind::argument || e.kind == Expression::Kind::indexed ||
          (e.kind == Expression::Kind::function && e.function == "select");
 }
 
-// Whether its last bits are the same in a wider type of integers.
+// Returns whether the low bits of the result are the same in a wider integer type.
 bool wraps(const Expression& e) {
   static const std::set<std::string> same = {"add", "sub", "mul", "fma", "neg", "bit_and", "bit_or", "bit_xor", "bit_not"};
   if (e.kind == Expression::Kind::function && !same.count(e.function)) return false;
   return e.kind != Expression::Kind::reduction && std::all_of(e.operands.begin(), e.operands.end(), wraps);
 }
 
-const ir::NumberTensor* number_tensor(const ir::Argument& arg) {
+const ir::ScalarTensor* scalar_tensor(const ir::Argument& arg) {
   const auto* attribute = std::get_if<ir::Attribute>(&arg);
-  return attribute ? std::get_if<ir::NumberTensor>(attribute) : nullptr;
+  return attribute ? std::get_if<ir::ScalarTensor>(attribute) : nullptr;
 }
 
-bool is_real_number(const ir::Argument& arg) {
+bool is_real_scalar(const ir::Argument& arg) {
   const auto* attribute = std::get_if<ir::Attribute>(&arg);
   if (!attribute) return false;
-  if (const auto* number = std::get_if<ir::NumberTensor>(attribute)) return !std::holds_alternative<std::complex<double>>(number->number);
+  if (const auto* tensor = std::get_if<ir::ScalarTensor>(attribute)) return !std::holds_alternative<std::complex<double>>(tensor->number);
   return std::holds_alternative<double>(*attribute) || std::holds_alternative<int64_t>(*attribute) ||
          std::holds_alternative<bool>(*attribute) || std::holds_alternative<ir::Scalar>(*attribute);
 }
 
-bool is_floating_number(const ir::Argument& arg) {
+bool is_floating_scalar(const ir::Argument& arg) {
   const auto& attribute = std::get<ir::Attribute>(arg);
-  if (const auto* number = std::get_if<ir::NumberTensor>(&attribute)) return ir::is_floating(number->dtype);
+  if (const auto* tensor = std::get_if<ir::ScalarTensor>(&attribute)) return ir::is_floating(tensor->dtype);
   return std::holds_alternative<double>(attribute) || std::holds_alternative<ir::Scalar>(attribute);
 }
 
@@ -77,9 +77,9 @@ void arguments_of(const Expression& e, const ir::Node& node, std::set<int>& out)
   for (const Expression& operand : e.operands) arguments_of(operand, node, out);
 }
 
-std::set<int> arguments_of(const Row& row, const ir::Node& node) {
+std::set<int> arguments_of(const OpEntry& entry, const ir::Node& node) {
   std::set<int> out;
-  for (const Expression& result : row.results) arguments_of(result, node, out);
+  for (const Expression& result : entry.results) arguments_of(result, node, out);
   return out;
 }
 
@@ -89,65 +89,66 @@ int depth(const Expression& e) {
   return deepest + (e.kind == Expression::Kind::reduction);
 }
 
-// Elements of one row above which ATen's threads do better.
-constexpr int64_t kLongestRow = int64_t{1} << 20;
+// Number of elements reduced into one above which ATen's multi-threaded reduction is faster.
+constexpr int64_t kMaxReductionLength = int64_t{1} << 20;
 
-// As ATen promotes: tensors with sizes count first; 0-d tensors, then numbers, only if they are of
-// a higher kind (bool, integer, floating).
+// Promotes as ATen does: tensors with dimensions count first; 0-d tensors and then scalars count only
+// if they are of a higher category (bool, integer, floating).
 DType promoted(const ir::Graph& graph, const ir::Node& node, const std::set<int>& arguments) {
   auto kind = [](DType d) { return ir::is_floating(d) ? 2 : d == DType::boolean ? 0 : 1; };
-  struct Pool {
+  struct PromotionClass {
     bool any = false;
     DType dtype = DType::boolean;
     void add(DType d) {
       dtype = any ? ir::promote(dtype, d) : d;
       any = true;
     }
-  } sized, zero, numbers;
+  } sized, zero, scalars;
   for (int i : arguments) {
     if (const auto* id = std::get_if<ValueId>(&node.args[i])) {
       const ir::TensorType& type = graph.values[*id].type;
       (type.sizes.empty() ? zero : sized).add(type.dtype);
-    } else if (const ir::NumberTensor* number = number_tensor(node.args[i]); number && number->plain) {
-      zero.add(number->dtype);
-    } else if (is_floating_number(node.args[i])) {
-      numbers.add(DType::f32);
+    } else if (const ir::ScalarTensor* tensor = scalar_tensor(node.args[i]); tensor && tensor->plain) {
+      zero.add(tensor->dtype);
+    } else if (is_floating_scalar(node.args[i])) {
+      scalars.add(DType::f32);
     } else {
       bool is_bool = std::holds_alternative<bool>(std::get<ir::Attribute>(node.args[i]));
-      numbers.add(is_bool ? DType::boolean : DType::i64);
+      scalars.add(is_bool ? DType::boolean : DType::i64);
     }
   }
   DType out = DType::boolean;
   bool any = false;
-  for (const Pool* pool : {&sized, &zero, &numbers}) {
-    if (!pool->any) continue;
-    if (!any) out = pool->dtype;
-    else if (kind(pool->dtype) > kind(out)) out = pool->dtype;
+  for (const PromotionClass* category : {&sized, &zero, &scalars}) {
+    if (!category->any) continue;
+    if (!any) out = category->dtype;
+    else if (kind(category->dtype) > kind(out)) out = category->dtype;
     any = true;
   }
   return out;
 }
 
-// A number made integers floating: into which type, the program's default dtype says.
-bool is_by_number(const ir::Graph& graph, const ir::Node& node, const std::set<int>& arguments, DType type) {
+// Returns whether only a scalar makes the result floating: its type is then the program's default dtype, which the graph does not have.
+bool is_floating_by_scalar(const ir::Graph& graph, const ir::Node& node, const std::set<int>& arguments, DType type) {
   if (!ir::is_floating(type)) return false;
   return std::none_of(arguments.begin(), arguments.end(), [&](int i) {
     const auto* id = std::get_if<ValueId>(&node.args[i]);
-    const ir::NumberTensor* number = number_tensor(node.args[i]);
-    return (id && ir::is_floating(graph.values[*id].type.dtype)) || (number && number->plain && ir::is_floating(number->dtype));
+    const ir::ScalarTensor* tensor = scalar_tensor(node.args[i]);
+    return (id && ir::is_floating(graph.values[*id].type.dtype)) || (tensor && tensor->plain && ir::is_floating(tensor->dtype));
   });
 }
 
-// Converting a float to an integer has no meaning for what does not fit, and eager's answer
-// differs from place to place.
+// Float-to-integer conversion is undefined for values out of range, and eager's result differs from
+// kernel to kernel.
 bool converts(DType from, DType to) { return !(ir::is_floating(from) && ir::is_integer(to)); }
 
-// Kernels take numbers of a call as floating-point arguments, and constants as they are; ATen wraps a constant that is too large.
-bool is_number_of(const ir::Argument& arg, DType type) {
+// Returns whether a kernel can use this argument in the type: scalars of a call are floating-point arguments, and ATen would wrap a
+// constant that is too large.
+bool is_usable_in(const ir::Argument& arg, DType type) {
   if (ir::scalar_in(arg) != ir::kNoScalar) return ir::is_floating(type);
   const auto& attribute = std::get<ir::Attribute>(arg);
-  const auto* number = std::get_if<ir::NumberTensor>(&attribute);
-  const int64_t* integer = number ? std::get_if<int64_t>(&number->number) : std::get_if<int64_t>(&attribute);
+  const auto* tensor = std::get_if<ir::ScalarTensor>(&attribute);
+  const int64_t* integer = tensor ? std::get_if<int64_t>(&tensor->number) : std::get_if<int64_t>(&attribute);
   return !integer || !ir::is_integer(type) || loop::fits(*integer, type);
 }
 
@@ -169,35 +170,35 @@ std::vector<ValueId> results_of(const ir::Node& node) {
   return out;
 }
 
-int depth(const Row& row) {
+int depth(const OpEntry& entry) {
   int deepest = 0;
-  for (const Expression& result : row.results) deepest = std::max(deepest, depth(result));
+  for (const Expression& result : entry.results) deepest = std::max(deepest, depth(result));
   return deepest;
 }
 
-const std::vector<int64_t>& sizes_of(const ir::Graph& graph, const ir::Node& node, const Row& row) {
-  bool reduces = row.reduced.kind != Reduced::Kind::none;
-  return graph.values[reduces ? std::get<ValueId>(node.args[row.reduced.of]) : results_of(node)[0]].type.sizes;
+const std::vector<int64_t>& sizes_of(const ir::Graph& graph, const ir::Node& node, const OpEntry& entry) {
+  bool reduces = entry.reduced.kind != Reduced::Kind::none;
+  return graph.values[reduces ? std::get<ValueId>(node.args[entry.reduced.of]) : results_of(node)[0]].type.sizes;
 }
 
-std::vector<bool> reduced_dims(const ir::Graph& graph, const ir::Node& node, const Row& row) {
-  if (row.reduced.kind == Reduced::Kind::none) return {};
-  size_t rank = sizes_of(graph, node, row).size();
-  if (row.reduced.kind == Reduced::Kind::all_but) {
+std::vector<bool> reduced_dims(const ir::Graph& graph, const ir::Node& node, const OpEntry& entry) {
+  if (entry.reduced.kind == Reduced::Kind::none) return {};
+  size_t rank = sizes_of(graph, node, entry).size();
+  if (entry.reduced.kind == Reduced::Kind::all_but) {
     std::vector<bool> out(rank, true);
-    if (static_cast<size_t>(row.reduced.argument) < rank) out[static_cast<size_t>(row.reduced.argument)] = false;
+    if (static_cast<size_t>(entry.reduced.argument) < rank) out[static_cast<size_t>(entry.reduced.argument)] = false;
     return out;
   }
   std::vector<int64_t> listed;
-  if (row.reduced.kind != Reduced::Kind::all) {
-    if (const auto* attribute = std::get_if<ir::Attribute>(&node.args[row.reduced.argument])) {
+  if (entry.reduced.kind != Reduced::Kind::all) {
+    if (const auto* attribute = std::get_if<ir::Attribute>(&node.args[entry.reduced.argument])) {
       if (const auto* list = std::get_if<std::vector<int64_t>>(attribute)) listed = *list;
       if (const auto* one = std::get_if<int64_t>(attribute)) listed = {*one};
     }
   }
-  if (row.reduced.kind == Reduced::Kind::last || row.reduced.kind == Reduced::Kind::before_last) {
-    std::vector<bool> out(rank, row.reduced.kind == Reduced::Kind::before_last);
-    std::fill(out.end() - static_cast<ptrdiff_t>(std::min(rank, listed.size())), out.end(), row.reduced.kind == Reduced::Kind::last);
+  if (entry.reduced.kind == Reduced::Kind::last || entry.reduced.kind == Reduced::Kind::before_last) {
+    std::vector<bool> out(rank, entry.reduced.kind == Reduced::Kind::before_last);
+    std::fill(out.end() - static_cast<ptrdiff_t>(std::min(rank, listed.size())), out.end(), entry.reduced.kind == Reduced::Kind::last);
     return out;
   }
   std::vector<bool> out(rank, listed.empty());
@@ -208,22 +209,24 @@ std::vector<bool> reduced_dims(const ir::Graph& graph, const ir::Node& node, con
   return out;
 }
 
-DType compute_type(const ir::Graph& graph, const ir::Node& node, const Row& row) {
-  if (row.typing == Typing::logic) return DType::boolean;
-  if (row.typing == Typing::value) {
+DType compute_type(const ir::Graph& graph, const ir::Node& node, const OpEntry& entry) {
+  if (entry.typing == Typing::logic) return DType::boolean;
+  if (entry.typing == Typing::value) {
     std::vector<ValueId> results = results_of(node);
     return register_type(
         graph.values[*std::find_if(results.begin(), results.end(), [](ValueId id) { return id != ir::kNoValue; })].type.dtype);
   }
-  return register_type(operand_type(graph, node, row));
+  return register_type(operand_type(graph, node, entry));
 }
 
-DType operand_type(const ir::Graph& graph, const ir::Node& node, const Row& row) { return promoted(graph, node, arguments_of(row, node)); }
+DType operand_type(const ir::Graph& graph, const ir::Node& node, const OpEntry& entry) {
+  return promoted(graph, node, arguments_of(entry, node));
+}
 
 namespace {
 
-// Also in that of channels_last.
-bool is_in_order(const ir::TensorType& type) {
+// Returns whether a tensor is contiguous, in the default memory format or channels_last.
+bool is_contiguous(const ir::TensorType& type) {
   std::vector<int64_t> sizes = type.sizes, strides = type.strides;
   if (strides == ir::contiguous_strides(sizes)) return true;
   if (sizes.size() < 4) return false;
@@ -240,21 +243,21 @@ bool broadcasts(const std::vector<int64_t>& from, const std::vector<int64_t>& to
   return true;
 }
 
-// Results are as large as what is computed over, or without the reduced dimensions.
-bool fits_results(const ir::Graph& graph, const ir::Node& node, const Row& row) {
+// Returns whether the results have the sizes of the iteration space, with or without the reduced dimensions.
+bool fits_results(const ir::Graph& graph, const ir::Node& node, const OpEntry& entry) {
   std::vector<ValueId> results = results_of(node);
-  if (results.empty() || results.size() > row.results.size()) return false;
+  if (results.empty() || results.size() > entry.results.size()) return false;
   if (std::all_of(results.begin(), results.end(), [](ValueId id) { return id == ir::kNoValue; })) return false;
   bool is_in_place = node.writes.size() == 1 && results.size() == 1;
   bool writes_besides = results.size() == node.results.size() + node.writes.size();
   if (!node.writes.empty() && !is_in_place && !writes_besides) return false;
-  bool reduces = row.reduced.kind != Reduced::Kind::none;
-  auto of = static_cast<size_t>(row.reduced.of);
+  bool reduces = entry.reduced.kind != Reduced::Kind::none;
+  auto of = static_cast<size_t>(entry.reduced.of);
   if (reduces && (node.args.size() <= of || !std::holds_alternative<ValueId>(node.args[of]) || is_absent(node.args[of]))) return false;
   if (!reduces && results[0] == ir::kNoValue) return false;
-  const std::vector<int64_t>& sizes = sizes_of(graph, node, row);
+  const std::vector<int64_t>& sizes = sizes_of(graph, node, entry);
   if (std::count(sizes.begin(), sizes.end(), 0) > 0) return false;
-  std::vector<bool> reduced = reduced_dims(graph, node, row);
+  std::vector<bool> reduced = reduced_dims(graph, node, entry);
   std::vector<int64_t> kept, dropped;
   int64_t length = 1;
   for (size_t d = 0; d < sizes.size(); ++d) {
@@ -263,61 +266,61 @@ bool fits_results(const ir::Graph& graph, const ir::Node& node, const Row& row) 
     if (gone) length *= sizes[d];
     else dropped.push_back(sizes[d]);
   }
-  if (reduces && (length == 1 || length > kLongestRow)) return false;
+  if (reduces && (length == 1 || length > kMaxReductionLength)) return false;
   ValueId first = *std::find_if(results.begin(), results.end(), [](ValueId id) { return id != ir::kNoValue; });
   for (ValueId id : results) {
     if (id == ir::kNoValue) continue;
     const ir::Value& value = graph.values[id];
     if (value.alias_of != ir::kNoValue || !has_registers(value.type.dtype)) return false;
-    if (node.ordered && !ir::is_floating(value.type.dtype)) return false;  // what has a row and throws, throws on integers
+    if (node.ordered && !ir::is_floating(value.type.dtype)) return false;  // Ops with an entry that may throw do so only on integers.
     if (value.type.sizes != sizes && value.type.sizes != kept && value.type.sizes != dropped) return false;
     if (register_type(value.type.dtype) != register_type(graph.values[first].type.dtype)) return false;
-    if (row.typing != Typing::value && value.type.dtype != DType::boolean) return false;
+    if (entry.typing != Typing::value && value.type.dtype != DType::boolean) return false;
   }
   return true;
 }
 
 }  // namespace
 
-const Row* lowerable(const ir::Graph& graph, const ir::Node& node) {
-  const Row* row = find_row(node.op, [&](int i) {
+const OpEntry* lowerable(const ir::Graph& graph, const ir::Node& node) {
+  const OpEntry* entry = find_entry(node.op, [&](int i) {
     const auto* id = std::get_if<ValueId>(&node.args[i]);
-    return id && *id != ir::kNoValue && is_in_order(graph.values[*id].type) ? "in order" : ir::plain_text(node.args[i]);
+    return id && *id != ir::kNoValue && is_contiguous(graph.values[*id].type) ? "in order" : ir::plain_text(node.args[i]);
   });
-  if (!row || !fits_results(graph, node, *row)) return nullptr;
-  std::set<int> arguments = arguments_of(*row, node);
-  auto placed = placed_of(graph, node, *row);
-  if (!placed) return nullptr;
+  if (!entry || !fits_results(graph, node, *entry)) return nullptr;
+  std::set<int> arguments = arguments_of(*entry, node);
+  auto strided = strided_operands_of(graph, node, *entry);
+  if (!strided) return nullptr;
   for (int i : arguments) {
     if (static_cast<size_t>(i) >= node.args.size()) return nullptr;
     if (const auto* id = std::get_if<ValueId>(&node.args[i])) {
       if (*id == ir::kNoValue || !has_registers(graph.values[*id].type.dtype)) return nullptr;
-      const std::vector<int64_t>& sizes = sizes_of(graph, node, *row);
-      bool is_placed = std::any_of(placed->begin(), placed->end(), [&](const ir::Placed& p) { return p.id == *id; });
-      if (!is_placed && !broadcasts(graph.values[*id].type.sizes, sizes)) return nullptr;
-    } else if (!is_real_number(node.args[i])) {
+      const std::vector<int64_t>& sizes = sizes_of(graph, node, *entry);
+      bool is_strided = std::any_of(strided->begin(), strided->end(), [&](const ir::StridedOperand& p) { return p.id == *id; });
+      if (!is_strided && !broadcasts(graph.values[*id].type.sizes, sizes)) return nullptr;
+    } else if (!is_real_scalar(node.args[i])) {
       return nullptr;
     }
   }
-  // A loss counts the elements of what it is a loss of, whatever that is broadcast to.
-  bool is_loss = row->reduced.kind == Reduced::Kind::none && row->counts;
+  // A loss divides by the element count of its first operand, before broadcasting.
+  bool is_loss = entry->reduced.kind == Reduced::Kind::none && entry->counts;
   if (is_loss)
-    if (const auto* id = std::get_if<ValueId>(&node.args[1]); !id || graph.values[*id].type.sizes != sizes_of(graph, node, *row))
+    if (const auto* id = std::get_if<ValueId>(&node.args[1]); !id || graph.values[*id].type.sizes != sizes_of(graph, node, *entry))
       return nullptr;
-  DType type = compute_type(graph, node, *row);
-  if (row->typing == Typing::operands && is_by_number(graph, node, arguments, type)) return nullptr;
-  for (const Expression& result : row->results)
-    if (!fits(result, type, row->typing != Typing::value)) return nullptr;
+  DType type = compute_type(graph, node, *entry);
+  if (entry->typing == Typing::operands && is_floating_by_scalar(graph, node, arguments, type)) return nullptr;
+  for (const Expression& result : entry->results)
+    if (!fits(result, type, entry->typing != Typing::value)) return nullptr;
   for (int i : arguments) {
     const auto* id = std::get_if<ValueId>(&node.args[i]);
-    DType from = id ? graph.values[*id].type.dtype : is_floating_number(node.args[i]) ? DType::f64 : DType::i64;
-    if (!converts(from, type) || (!id && !is_number_of(node.args[i], type))) return nullptr;
-    // In-place arithmetic on a narrower type than its operands' is done in the wider one.
-    bool wider = id && row->typing == Typing::value && register_type(ir::promote(from, type)) != type;
-    bool is_exact = ir::is_integer(from) && ir::is_integer(type) && wraps(row->results[0]);
-    if (wider && !is_exact && !only_chooses(row->results[0])) return nullptr;
+    DType from = id ? graph.values[*id].type.dtype : is_floating_scalar(node.args[i]) ? DType::f64 : DType::i64;
+    if (!converts(from, type) || (!id && !is_usable_in(node.args[i], type))) return nullptr;
+    // In-place arithmetic on a type narrower than its operands' is computed in the wider type.
+    bool wider = id && entry->typing == Typing::value && register_type(ir::promote(from, type)) != type;
+    bool is_exact = ir::is_integer(from) && ir::is_integer(type) && wraps(entry->results[0]);
+    if (wider && !is_exact && !only_selects(entry->results[0])) return nullptr;
   }
-  return row;
+  return entry;
 }
 
 }  // namespace tenon::ops

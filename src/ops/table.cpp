@@ -5,23 +5,23 @@ namespace {
 
 std::unordered_map<std::string, Facts> build() {
   std::unordered_map<std::string, Facts> table;
-#define TENON_BREAK(op, what, instead) table[op].breaks = Break{what, instead};
+#define TENON_BREAK(op, what, instead) table[op].breaks = GraphBreak{what, instead};
 #define TENON_MAY_THROW(op) table[op].may_throw = true;
 #define TENON_INTEGERS_THROW(op) table[op].may_throw = table[op].integers_throw = true;
 #define TENON_DRAWS_NOTHING(op) table[op].draws_nothing = true;
 #define TENON_OUT(op) table[op].has_out = true;
 #define TENON_READS_GRAD_MODE(op) table[op].reads_grad_mode = true;
-#define TENON_BIRTH(op) table[op].birth = true;
+#define TENON_UNINITIALIZED(op) table[op].uninitialized = true;
 #define TENON_HIDDEN_WRITE(op, operand, flag) table[op].hidden_writes.push_back({operand, flag});
 #define TENON_OVERWRITE(op, operand) table[op].overwrites = operand;
-#define TENON_BY_NUMBER(op) table[op].is_by_number = true;
-#define TENON_ANY_ZERO(op) table[op].any_zero = true;
-#define TENON_ANY_INFINITY(op) table[op].any_infinity = true;
+#define TENON_SPECIALIZES(op) table[op].specializes = true;
+#define TENON_ZERO_SIGN_VARIES(op) table[op].zero_sign_varies = true;
+#define TENON_INFINITY_VARIES(op) table[op].infinity_varies = true;
 #define TENON_VIEW(op, kind) table[op].view = View::kind;
-#define TENON_FILL(op, argument, number) table[op].fill = Fill{argument, number};
-#define TENON_FUNCTIONAL(op, twin) table[op].functional = twin;
-#define TENON_TENSOR_FORM(op, twin) table[op].tensor_form = twin;
-#define TENON_ROUNDS_OTHERWISE(op) table[op].rounds_otherwise = true;
+#define TENON_FILL(op, argument, constant) table[op].fill = Fill{argument, constant};
+#define TENON_FUNCTIONAL(op, form) table[op].functional = form;
+#define TENON_TENSOR_FORM(op, form) table[op].tensor_form = form;
+#define TENON_ROUNDS_DIFFERENTLY(op) table[op].rounds_differently = true;
 #include "ops/ops.def"
 #undef TENON_BREAK
 #undef TENON_MAY_THROW
@@ -29,17 +29,17 @@ std::unordered_map<std::string, Facts> build() {
 #undef TENON_DRAWS_NOTHING
 #undef TENON_OUT
 #undef TENON_READS_GRAD_MODE
-#undef TENON_BIRTH
+#undef TENON_UNINITIALIZED
 #undef TENON_HIDDEN_WRITE
 #undef TENON_OVERWRITE
-#undef TENON_BY_NUMBER
-#undef TENON_ANY_ZERO
-#undef TENON_ANY_INFINITY
+#undef TENON_SPECIALIZES
+#undef TENON_ZERO_SIGN_VARIES
+#undef TENON_INFINITY_VARIES
 #undef TENON_VIEW
 #undef TENON_FILL
 #undef TENON_FUNCTIONAL
 #undef TENON_TENSOR_FORM
-#undef TENON_ROUNDS_OTHERWISE
+#undef TENON_ROUNDS_DIFFERENTLY
   return table;
 }
 
@@ -62,7 +62,7 @@ View view_kind(const std::string& op) {
 
 namespace {
 
-enum class Number : int8_t {  // c10::ScalarType; tests/passes/twins.cpp compares
+enum class TorchScalarType : int8_t {  // Values of c10::ScalarType; tests/passes/equivalent_ops.cpp compares them.
   Byte,
   Char,
   Short,
@@ -79,11 +79,11 @@ enum class Number : int8_t {  // c10::ScalarType; tests/passes/twins.cpp compare
 
 }  // namespace
 
-int64_t dtype_number(ir::DType dtype) {
+int64_t scalar_type_id(ir::DType dtype) {
   switch (dtype) {
 #define TENON_DTYPE(name, text, torch_name, size) \
   case ir::DType::name:                           \
-    return static_cast<int64_t>(Number::torch_name);
+    return static_cast<int64_t>(TorchScalarType::torch_name);
 #include "ir/graph/dtypes.def"
 #undef TENON_DTYPE
   }

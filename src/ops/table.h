@@ -1,4 +1,4 @@
-// The op table: what capture and the passes must know about an op beyond its schema. Rows live in ops.def.
+// The op table: what capture and the passes must know about an op beyond its schema. The entries are in ops.def.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tenon::ops {
 
-struct Break {
+struct GraphBreak {
   std::string what;
   std::string instead;
 };
@@ -21,40 +21,40 @@ struct HiddenWrite {
   int flag;
 };
 
-// How the only result of an op looks at the memory of its first operand.
+// The way in which the only result of a view op aliases its first operand.
 enum class View : uint8_t {
   none,
-  same,     // as it is
-  reshape,  // other sizes, the same elements in the same order
-  permute,  // the dimensions in another order
-  expand,   // dimensions of one element repeated
-  part,     // some of the elements
-  strided,  // any; whatever the operand looked like
+  same,     // The same sizes and strides.
+  reshape,  // Other sizes, the same elements in the same order.
+  permute,  // The dimensions in another order.
+  expand,   // Dimensions of size 1 are broadcast.
+  slice,    // Some of the elements.
+  strided,  // Arbitrary strides, independent of the operand's.
 };
 
 struct Fill {
-  int argument;  // or -1:
-  int number;
+  int argument;  // Index of the argument, or -1 if the value is `constant`.
+  int constant;
 };
 
 struct Facts {
-  std::optional<Break> breaks;
-  bool birth = false;
-  bool may_throw = false;        // on the contents of its operands
-  bool integers_throw = false;   // and only they
-  bool reads_grad_mode = false;  // what it returns depends on it
-  bool draws_nothing = false;    // whatever its tags say of random numbers
-  bool is_by_number = false;     // its floating-point numbers choose what is computed: they stay part of the program
-  int overwrites = -1;           // the operand that it fills without reading it
+  std::optional<GraphBreak> breaks;
+  bool uninitialized = false;
+  bool may_throw = false;        // The op may throw on the contents of its operands.
+  bool integers_throw = false;   // The op may throw only on integers.
+  bool reads_grad_mode = false;  // The results depend on grad mode.
+  bool draws_nothing = false;    // The op draws no random numbers, in spite of its tags.
+  bool specializes = false;      // Floating-point arguments select the algorithm, so they stay constants of the graph.
+  int overwrites = -1;           // Index of the operand that the op fills without reading it.
   std::vector<HiddenWrite> hidden_writes;
-  bool any_infinity = false;  // whether its result is infinite or NaN depends on where the operand's infinities lie
-  bool any_zero = false;      // the sign of a zero in its result depends on the loop that computes it
-  bool has_out = false;       // a twin named `.out` computes the same into memory that it is given
+  bool infinity_varies = false;   // The result may be infinite or NaN, depending on the kernel that computes it.
+  bool zero_sign_varies = false;  // The sign of a zero in the result depends on the kernel that computes it.
+  bool has_out = false;           // The `.out` overload computes the same result into a given buffer.
   View view = View::none;
   std::optional<Fill> fill;
-  std::string functional;         // the op that does to a new tensor what this one does to its first operand
-  std::string tensor_form;        // the op that takes a 0-d tensor where this one takes a number as its second argument
-  bool rounds_otherwise = false;  // than these two, bf16 and f16
+  std::string functional;           // The functional form of an in-place op.
+  std::string tensor_form;          // The overload that takes a 0-d tensor where this one takes a scalar as its second argument.
+  bool rounds_differently = false;  // The two forms above round bf16 and f16 differently.
 };
 
 View view_kind(const std::string& op);
@@ -63,7 +63,7 @@ View view_kind(const std::string& op);
 const Facts* find(const std::string& op);
 const std::unordered_map<std::string, Facts>& all();
 
-// What the number of an element type is in ATen's arguments.
-int64_t dtype_number(ir::DType dtype);
+// Returns the integer that ATen's arguments use for an element type (c10::ScalarType).
+int64_t scalar_type_id(ir::DType dtype);
 
 }  // namespace tenon::ops

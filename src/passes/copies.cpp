@@ -13,10 +13,10 @@ bool is_copy(const ir::Graph& graph, const ir::Node& node) {
 bool spell_copy(const ir::Graph& graph, ir::Node& node, ir::ValueId source) {
   const ir::TensorType &from = graph.values[source].type, &to = graph.values[only_result(node)].type;
   if (from.sizes != to.sizes || to.offset != 0 || numel(to) == 0 || is_complex(from.dtype) != is_complex(to.dtype)) return false;
-  ir::Attribute format = ir::None{};  // keeps the layout
+  ir::Attribute format = ir::None{};  // Preserves the layout.
   if (!is_dense(from) || from.strides != to.strides) {
     if (!is_plain(to)) return false;
-    format = int64_t{0};  // in order
+    format = int64_t{0};  // Contiguous.
   }
   if (from.dtype == to.dtype) {
     node.op = "aten::clone";
@@ -24,7 +24,7 @@ bool spell_copy(const ir::Graph& graph, ir::Node& node, ir::ValueId source) {
   } else {
     ir::Attribute none = ir::None{};
     node.op = "aten::_to_copy";
-    node.args = {source, ir::Attribute(ops::dtype_number(to.dtype)), none, none, none, ir::Attribute(false), format};
+    node.args = {source, ir::Attribute(ops::scalar_type_id(to.dtype)), none, none, none, ir::Attribute(false), format};
   }
   return true;
 }

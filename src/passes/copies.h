@@ -7,8 +7,8 @@ namespace tenon::passes {
 
 bool is_copy(const ir::Graph& graph, const ir::Node& node);
 
-// Makes `node` say, in the one spelling, that its result is `source` converted to the result's element
-// type. False, and nothing changed, where that would not give the layout of the result's type.
+// Rewrites `node` to a copy of `source` in canonical form, converted to the result's element type. Returns
+// false and changes nothing if such a copy would not have the layout of the result's type.
 bool spell_copy(const ir::Graph& graph, ir::Node& node, ir::ValueId source);
 
 }  // namespace tenon::passes

@@ -13,7 +13,6 @@ namespace {
 
 using ir::TensorType;
 using ir::ValueId;
-using Sizes = std::vector<int64_t>;
 
 class Decomposer {
  public:
@@ -22,12 +21,12 @@ class Decomposer {
   size_t run() {
     size_t changes = 0;
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (i == graph_.backward_start) border_ = out_.size();
+      if (i == graph_.backward_start) backward_start_ = out_.size();
       node_ = std::move(graph_.nodes[i]);
-      if (stack() || repeat() || shuffle() || place_of_extreme() || split_gradients() || drop_empty_statistics()) ++changes;
+      if (stack() || repeat() || shuffle() || index_of_extreme() || split_gradients() || drop_empty_statistics()) ++changes;
       else out_.push_back(std::move(node_));
     }
-    if (graph_.backward_start < graph_.nodes.size()) graph_.backward_start = border_;
+    if (graph_.backward_start < graph_.nodes.size()) graph_.backward_start = backward_start_;
     else if (graph_.backward_start == graph_.nodes.size()) graph_.backward_start = out_.size();
     graph_.nodes = std::move(out_);
     return changes;
@@ -36,9 +35,9 @@ class Decomposer {
  private:
   const TensorType& type(ValueId id) const { return graph_.values[id].type; }
 
-  static bool is_in_order(const TensorType& type) { return type.strides == ir::contiguous_strides(type.sizes); }
+  static bool is_contiguous(const TensorType& type) { return type.strides == ir::contiguous_strides(type.sizes); }
 
-  // A node like the one that goes, apart from what it does.
+  // Returns a node with the flags of the node that is replaced.
   ir::Node like(std::string op, std::vector<ir::Argument> args, ValueId result) const {
     ir::Node out = node_;
     out.op = std::move(op);
@@ -47,7 +46,7 @@ class Decomposer {
     return out;
   }
 
-  ValueId view(ValueId of, const std::string& op, std::vector<ir::Attribute> rest, Sizes sizes, Sizes strides) {
+  ValueId view(ValueId of, const std::string& op, std::vector<ir::Attribute> rest, Shape sizes, Shape strides) {
     TensorType seen{type(of).dtype, std::move(sizes), std::move(strides), type(of).offset};
     ValueId result = graph_.add_value(std::move(seen), of, graph_.values[of].requires_grad);
     std::vector<ir::Argument> args = {of};
@@ -57,16 +56,16 @@ class Decomposer {
   }
 
   ValueId unsqueeze(ValueId of, size_t dim) {
-    Sizes sizes = type(of).sizes, strides = type(of).strides;
+    Shape sizes = type(of).sizes, strides = type(of).strides;
     int64_t stride = dim < sizes.size() ? sizes[dim] * strides[dim] : 1;
     sizes.insert(sizes.begin() + static_cast<ptrdiff_t>(dim), 1);
     strides.insert(strides.begin() + static_cast<ptrdiff_t>(dim), stride);
     return view(of, "aten::unsqueeze", {static_cast<int64_t>(dim)}, std::move(sizes), std::move(strides));
   }
 
-  // A copy in order, seen in the sizes of the result.
+  // Emits a contiguous copy, viewed in the sizes of the result.
   void copy_into_result(ValueId of) {
-    constexpr int64_t kContiguous = 0;  // at::MemoryFormat
+    constexpr int64_t kContiguous = 0;  // Value of at::MemoryFormat::Contiguous.
     TensorType plain{type(of).dtype, type(of).sizes, ir::contiguous_strides(type(of).sizes)};
     ValueId result = only_result(node_), copy = graph_.add_value(plain, ir::kNoValue, graph_.values[result].requires_grad);
     out_.push_back(like("aten::clone", {of, ir::Attribute(kContiguous)}, copy));
@@ -80,12 +79,12 @@ class Decomposer {
     const auto* list = node_.op == "aten::stack" && makes_plain() ? std::get_if<ir::ValueList>(&node_.args[0]) : nullptr;
     const auto* dim = constant<int64_t>(node_, 1);
     if (!list || !dim) return false;
-    // Of four or five dimensions the operands' order may be taken for channels_last.
+    // ATen may take the strides of operands with four or five dimensions for channels_last.
     const TensorType& made = type(only_result(node_));
     size_t rank = made.sizes.size();
     if (rank >= 4 && (made.sizes[rank - 1] == 1 || made.sizes[rank - 2] == 1)) return false;
     for (ValueId id : list->ids)
-      if (id == ir::kNoValue || (rank >= 4 && !is_in_order(type(id))) || type(id).dtype != made.dtype) return false;
+      if (id == ir::kNoValue || (rank >= 4 && !is_contiguous(type(id))) || type(id).dtype != made.dtype) return false;
     auto at = static_cast<size_t>(*dim < 0 ? *dim + static_cast<int64_t>(rank) : *dim);
     ir::ValueList seen;
     for (ValueId id : list->ids) seen.ids.push_back(unsqueeze(id, at));
@@ -93,14 +92,14 @@ class Decomposer {
     return true;
   }
 
-  // [3, 4] twice and once: [2, 3, 4] with a first dimension that goes nowhere, copied.
+  // A [3, 4] tensor repeated (2, 1) times is a copy of its expansion to [2, 3, 4].
   bool repeat() {
     if (node_.op != "aten::repeat" || !makes_plain()) return false;
     ValueId of = operand(node_, 0);
-    const auto* times = constant<Sizes>(node_, 1);
+    const auto* times = constant<Shape>(node_, 1);
     if (of == ir::kNoValue || !times) return false;
     size_t missing = times->size() - type(of).sizes.size();
-    Sizes sizes;
+    Shape sizes;
     ValueId seen = of;
     for (size_t d = 0; d < times->size(); ++d) {
       bool is_new = d < missing;
@@ -117,26 +116,26 @@ class Decomposer {
     return true;
   }
 
-  // Channels become rows and columns inside each pixel, or the other way round.
+  // A pixel shuffle is a permutation: channels become rows and columns inside each pixel, or the reverse.
   bool shuffle() {
     bool is_back = node_.op == "aten::pixel_unshuffle";
     if ((!is_back && node_.op != "aten::pixel_shuffle") || !makes_plain()) return false;
     ValueId of = operand(node_, 0);
     const auto* given = constant<int64_t>(node_, 1);
     if (of == ir::kNoValue || !given) return false;
-    const Sizes& from = type(of).sizes;
+    const Shape& from = type(of).sizes;
     size_t rank = from.size(), batch = rank - 3;
     int64_t factor = *given, channels = from[rank - 3], height = from[rank - 2], width = from[rank - 1];
-    Sizes apart = {channels / (factor * factor), factor, factor, height, width}, turned = {0, 3, 1, 4, 2};
-    if (is_back) apart = {channels, height / factor, factor, width / factor, factor}, turned = {0, 2, 4, 1, 3};
-    Sizes sizes(from.begin(), from.end() - 3), order(batch);
-    sizes.insert(sizes.end(), apart.begin(), apart.end());
+    Shape split_sizes = {channels / (factor * factor), factor, factor, height, width}, permutation = {0, 3, 1, 4, 2};
+    if (is_back) split_sizes = {channels, height / factor, factor, width / factor, factor}, permutation = {0, 2, 4, 1, 3};
+    Shape sizes(from.begin(), from.end() - 3), order(batch);
+    sizes.insert(sizes.end(), split_sizes.begin(), split_sizes.end());
     std::iota(order.begin(), order.end(), 0);
-    for (int64_t d : turned) order.push_back(static_cast<int64_t>(batch) + d);
+    for (int64_t d : permutation) order.push_back(static_cast<int64_t>(batch) + d);
     auto strides = view_strides(type(of), sizes);
     if (!strides) return false;
     ValueId split = view(of, "aten::view", {sizes}, sizes, *strides);
-    Sizes sizes_after, strides_after;
+    Shape sizes_after, strides_after;
     for (int64_t d : order) {
       sizes_after.push_back(sizes[static_cast<size_t>(d)]);
       strides_after.push_back((*strides)[static_cast<size_t>(d)]);
@@ -145,43 +144,44 @@ class Decomposer {
     return true;
   }
 
-  ValueId compute(std::string op, std::vector<ir::Argument> args, Sizes sizes, ir::DType dtype) {
-    Sizes strides = ir::contiguous_strides(sizes);
+  ValueId compute(std::string op, std::vector<ir::Argument> args, Shape sizes, ir::DType dtype) {
+    Shape strides = ir::contiguous_strides(sizes);
     ValueId result = graph_.add_value({dtype, std::move(sizes), std::move(strides)});
     out_.push_back(like(std::move(op), std::move(args), result));
     return result;
   }
 
-  // `argmax`: the least of the places where the element is the greatest, or NaN.
-  bool place_of_extreme() {
+  // The result of `argmax` is the lowest index whose element is the maximum or NaN.
+  bool index_of_extreme() {
     bool is_max = node_.op == "aten::argmax";
     if ((!is_max && node_.op != "aten::argmin") || !makes_plain()) return false;
     ValueId x = operand(node_, 0), result = only_result(node_);
     const auto* given = constant<int64_t>(node_, 1);
     const auto* keeps = constant<bool>(node_, 2);
-    if (x == ir::kNoValue || !is_in_order(type(x)) || !keeps || type(x).sizes.empty() || type(x).dtype == ir::DType::boolean) return false;
+    if (x == ir::kNoValue || !is_contiguous(type(x)) || !keeps || type(x).sizes.empty() || type(x).dtype == ir::DType::boolean)
+      return false;
     if (!given && !std::holds_alternative<ir::None>(*constant(node_, 1))) return false;
     if (!given && type(x).sizes.size() > 1) {
-      Sizes line = {numel(type(x))};
+      Shape line = {numel(type(x))};
       x = view(x, "aten::view", {line}, line, {1});
     }
     int64_t dim = given ? *given : 0, rank = static_cast<int64_t>(type(x).sizes.size());
     if (dim < 0) dim += rank;
-    Sizes all = type(x).sizes, kept = all, line(static_cast<size_t>(rank - dim), 1);
+    Shape all = type(x).sizes, kept = all, line(static_cast<size_t>(rank - dim), 1);
     int64_t count = line[0] = all[static_cast<size_t>(dim)];
     kept[static_cast<size_t>(dim)] = 1;
     if (count == 1) return false;
-    ir::Attribute none = ir::None{}, yes = true, along = Sizes{dim}, whole = ops::dtype_number(ir::DType::i64);
+    ir::Attribute none = ir::None{}, yes = true, along = Shape{dim}, i64 = ops::scalar_type_id(ir::DType::i64);
     ValueId extreme = compute(is_max ? "aten::amax" : "aten::amin", {x, along, yes}, kept, type(x).dtype);
     ValueId is_it = compute("aten::eq.Tensor", {x, extreme}, all, ir::DType::boolean);
     if (ir::is_floating(type(x).dtype)) {
       ValueId is_nan = compute("aten::ne.Tensor", {x, x}, all, ir::DType::boolean);
       is_it = compute("aten::logical_or", {is_it, is_nan}, all, ir::DType::boolean);
     }
-    ValueId places = compute("aten::arange", {ir::Attribute(count), whole, none, none, none}, {count}, ir::DType::i64);
-    places = view(places, "aten::view", {line}, line, ir::contiguous_strides(line));
-    ir::Attribute behind = ir::NumberTensor{ir::DType::i64, count};
-    ValueId candidates = compute("aten::where.self", {is_it, places, behind}, all, ir::DType::i64);
+    ValueId indices = compute("aten::arange", {ir::Attribute(count), i64, none, none, none}, {count}, ir::DType::i64);
+    indices = view(indices, "aten::view", {line}, line, ir::contiguous_strides(line));
+    ir::Attribute past_end = ir::ScalarTensor{ir::DType::i64, count};
+    ValueId candidates = compute("aten::where.self", {is_it, indices, past_end}, all, ir::DType::i64);
     if (given || type(result).sizes.empty()) {
       out_.push_back(like("aten::amin", {candidates, along, ir::Attribute(given && *keeps)}, result));
       return true;
@@ -192,15 +192,15 @@ class Decomposer {
     return true;
   }
 
-  // With known statistics a batch norm gives none back: two tensors without elements.
+  // A batch norm with known statistics returns two empty tensors besides its result.
   bool drop_empty_statistics() {
     if (node_.op != "aten::native_batch_norm" || ir::plain_text(node_.args[5]) != "false") return false;
     bool changed = false;
     for (size_t r : {1, 2}) {
       ValueId id = node_.results[r].ids[0];
-      if (id == ir::kNoValue || type(id).sizes != Sizes{0}) continue;
-      ir::Attribute none = ir::None{}, dtype = ops::dtype_number(type(id).dtype);
-      out_.push_back(like("aten::zeros", {ir::Attribute(Sizes{0}), dtype, none, none, none}, id));
+      if (id == ir::kNoValue || type(id).sizes != Shape{0}) continue;
+      ir::Attribute none = ir::None{}, dtype = ops::scalar_type_id(type(id).dtype);
+      out_.push_back(like("aten::zeros", {ir::Attribute(Shape{0}), dtype, none, none, none}, id));
       node_.results[r].ids[0] = ir::kNoValue;
       changed = true;
     }
@@ -227,9 +227,9 @@ class Decomposer {
   }
 
   ir::Graph& graph_;
-  ir::Node node_;  // that is looked at
+  ir::Node node_;  // The current node.
   std::vector<ir::Node> out_;
-  size_t border_ = 0;
+  size_t backward_start_ = 0;
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
 #include "passes/eliminate_casts.h"
 
 #include "ir/graph/node.h"
+#include "passes/alias_sets.h"
 #include "passes/copies.h"
-#include "passes/memory.h"
 
 namespace tenon::passes {
 namespace {
@@ -10,7 +10,7 @@ namespace {
 using ir::DType;
 using ir::ValueId;
 
-// Bits of the whole numbers that a type holds without a gap; a sign is told apart below.
+// Number of magnitude bits of the integers that a type represents without gaps; signs are compared separately.
 int whole_bits(DType type) {
   switch (type) {
     case DType::boolean:
@@ -49,23 +49,23 @@ bool loses_nothing(DType from, DType through) {
 
 size_t eliminate_casts(ir::Graph& graph) {
   size_t changes = 0;
-  Memory memory(graph);
-  std::vector<const ir::Node*> maker(graph.values.size(), nullptr);
+  AliasSets aliases(graph);
+  std::vector<const ir::Node*> producer(graph.values.size(), nullptr);
   auto dtype = [&](ValueId id) { return graph.values[id].type.dtype; };
   for (ir::Node& node : graph.nodes) {
     if (!is_copy(graph, node)) continue;
     ValueId result = only_result(node), between = operand(node, 0);
-    maker[result] = &node;
-    if (!maker[between]) continue;
-    ValueId source = operand(*maker[between], 0);
+    producer[result] = &node;
+    if (!producer[between]) continue;
+    ValueId source = operand(*producer[between], 0);
     DType from = dtype(source), through = dtype(between), to = dtype(result);
-    // From f32 only back: ATen converts f32 and f64 into a third type in different ways.
+    // A detour from f32 is only removed on the way back: ATen converts f32 and f64 differently into a third type.
     bool keeps = from == through || (loses_nothing(from, through) && (to == from || !is_floating(from)));
-    // ATen's loops over another layout give the NaNs of bf16 and f16 other bits.
+    // ATen uses another kernel for another layout, which gives NaNs of bf16 and f16 other bits.
     bool same_loop = graph.values[source].type.strides == graph.values[between].type.strides;
     if (!same_loop && is_floating(from) && (to == DType::bf16 || to == DType::f16)) keeps = false;
-    // Read again later, overwritten memory would have to be kept.
-    if (keeps && !memory.is_written(source)) changes += spell_copy(graph, node, source);
+    // Reading a source later that is overwritten would need a copy of it.
+    if (keeps && !aliases.is_written(source)) changes += spell_copy(graph, node, source);
   }
   return changes;
 }

@@ -1,19 +1,18 @@
-// A conversion of a converted tensor, where the first one loses nothing, converts the original; back
-// to where it came from it is a copy.
+// Two conversions in a row become one if the first is lossless; a lossless round trip becomes a copy.
 //
-// What loses nothing, bit for bit in ATen: integers and bools into any type that holds them all, f32
-// into f64 (but for the quiet bit of a signalling NaN, which no ATen op makes). Not bf16 or f16 into
-// f32 and back: ATen gives their NaNs other bits on the way (0x7fc0 comes back as 0xffff).
+// Lossless in ATen, bit for bit, are conversions of integers and bools into types that hold all of them,
+// and of f32 into f64 (except for the quiet bit of a signalling NaN, which no ATen op produces). bf16 and
+// f16 into f32 and back are not lossless, because ATen changes the bits of NaNs (0x7fc0 becomes 0xffff).
 #pragma once
 
 #include "ir/graph/graph.h"
 
 namespace tenon::passes {
 
-// Returns how many conversions changed.
+// Returns the number of changed conversions.
 size_t eliminate_casts(ir::Graph& graph);
 
-// Does `through` hold every value of `from`, and come back with the same bits?
+// Returns whether `through` holds every value of `from` and converts back to the same bits.
 bool loses_nothing(ir::DType from, ir::DType through);
 
 }  // namespace tenon::passes

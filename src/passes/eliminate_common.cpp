@@ -5,7 +5,7 @@
 #include "ir/graph/node.h"
 #include "ir/graph/print.h"
 #include "ops/table.h"
-#include "passes/memory.h"
+#include "passes/alias_sets.h"
 #include "passes/rewrite.h"
 
 namespace tenon::passes {
@@ -16,7 +16,7 @@ using ir::ValueId;
 
 class Eliminator {
  public:
-  explicit Eliminator(ir::Graph& graph) : graph_(graph), memory_(graph), renaming_(graph) {}
+  explicit Eliminator(ir::Graph& graph) : graph_(graph), aliases_(graph), renaming_(graph) {}
 
   size_t run() {
     size_t gone = 0;
@@ -35,9 +35,9 @@ class Eliminator {
   }
 
  private:
-  // Equal keys: the same op, operands and constants, bit for bit (text tells 0.0 from -0.0), and the
-  // same types. Of a view the types say all. Empty for a constant whose text does not: there is more
-  // than one NaN.
+  // Nodes with equal keys have the same op, operands, constants (the text distinguishes 0.0 from -0.0)
+  // and types. For a view the types are sufficient. The key is empty if a constant is NaN, since its
+  // text does not determine its bits.
   std::string key(const ir::Node& node) const {
     if (ops::view_kind(node.op) != ops::View::none && only_result(node) != kNoValue && operand(node, 0) != kNoValue)
       return "view %" + std::to_string(operand(node, 0)) + " " + described(graph_.values[only_result(node)]);
@@ -70,20 +70,20 @@ class Eliminator {
     for (size_t r = 0; r < again.results.size(); ++r)
       for (size_t k = 0; k < again.results[r].ids.size(); ++k) {
         ValueId id = again.results[r].ids[k];
-        if (id != kNoValue && !memory_.may_stand_for(first.results[r].ids[k], id)) return false;
+        if (id != kNoValue && !aliases_.may_replace(first.results[r].ids[k], id)) return false;
       }
     for (size_t r = 0; r < again.results.size(); ++r)
       for (size_t k = 0; k < again.results[r].ids.size(); ++k) {
         ValueId id = again.results[r].ids[k];
         if (id == kNoValue) continue;
-        memory_.merge(first.results[r].ids[k], id);
+        aliases_.merge(first.results[r].ids[k], id);
         renaming_.set(id, first.results[r].ids[k]);
       }
     return true;
   }
 
   ir::Graph& graph_;
-  Memory memory_;
+  AliasSets aliases_;
   Renaming renaming_;
   std::unordered_map<std::string, size_t> known_;
 };

@@ -1,15 +1,15 @@
-// Lets the first of several equal ops on equal operands stand for the others.
+// Common subexpression elimination: the first of several equal ops on equal operands replaces the others.
 //
-// Not for ops that are ordered (random numbers, effects, errors) or write an operand, not where a
-// result's memory is overwritten later, and never so that two outputs come to share memory. In a
-// joint graph forward and backward are taken apart: what to compute again is the partition's choice.
+// Ops stay if they are ordered (random numbers, effects, errors), if they write an operand, if a result's
+// memory is overwritten later, or if two outputs would share memory. In a joint graph, forward and
+// backward are treated separately, because the partitioner decides what is recomputed.
 #pragma once
 
 #include "ir/graph/graph.h"
 
 namespace tenon::passes {
 
-// Returns how many nodes went.
+// Returns the number of removed nodes.
 size_t eliminate_common(ir::Graph& graph);
 
 }  // namespace tenon::passes

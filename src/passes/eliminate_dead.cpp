@@ -21,7 +21,7 @@ size_t eliminate_dead(ir::Graph& graph) {
     ir::for_each_definition(node, [&](ir::ValueId id) { needed |= live[id]; });
     if (!needed) continue;
     keep[i] = true;
-    // Of an op that is needed for another one, a result that nobody reads.
+    // Unused results of an op that is needed for another result become undefined.
     for (ir::Result& result : node.results) {
       ir::ValueId& id = result.ids[0];
       bool is_written = std::any_of(node.writes.begin(), node.writes.end(), [&](const ir::Node::Write& w) { return w.after == id; });

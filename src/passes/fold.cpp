@@ -2,10 +2,10 @@
 
 #include "ir/graph/node.h"
 #include "ops/table.h"
+#include "passes/alias_sets.h"
 #include "passes/constants.h"
 #include "passes/copies.h"
 #include "passes/layout.h"
-#include "passes/memory.h"
 #include "passes/rewrite.h"
 
 namespace tenon::passes {
@@ -18,7 +18,7 @@ using ir::ValueId;
 
 class Folder {
  public:
-  explicit Folder(ir::Graph& graph) : graph_(graph), memory_(graph), renaming_(graph), known_(graph.values.size()) {}
+  explicit Folder(ir::Graph& graph) : graph_(graph), aliases_(graph), renaming_(graph), known_(graph.values.size()) {}
 
   size_t run() {
     size_t changes = 0;
@@ -28,8 +28,8 @@ class Folder {
       if (node.ordered || result == kNoValue) continue;
       known_[result] = evaluate(node, result);
       if (known_[result]) changes += make_full(node, result);
-      else if (ValueId same = unchanged(node); same != kNoValue && may_stand_for(same, result)) {
-        memory_.merge(same, result);
+      else if (ValueId same = unchanged(node); same != kNoValue && may_replace(same, result)) {
+        aliases_.merge(same, result);
         renaming_.set(result, same);
         ++changes;
       }
@@ -41,17 +41,17 @@ class Folder {
  private:
   const TensorType& type(ValueId id) const { return graph_.values[id].type; }
 
-  bool may_stand_for(ValueId same, ValueId result) const { return type(same) == type(result) && memory_.may_stand_for_copy(same, result); }
+  bool may_replace(ValueId same, ValueId result) const { return type(same) == type(result) && aliases_.may_replace_copy(same, result); }
 
-  // The number that an argument is, or that every element of it is, as an element of type `to`.
-  std::optional<Element> number(const ir::Node& node, size_t index, DType to) const {
+  // Returns the constant that an argument is, or that all its elements are, as an element of type `to`.
+  std::optional<Element> constant_of(const ir::Node& node, size_t index, DType to) const {
     if (const ir::Attribute* attribute = constant(node, index)) return element_in(*attribute, to);
     ValueId id = operand(node, index);
     bool known = id != kNoValue && known_[id] && known_[id]->dtype == to;
     return known ? known_[id] : std::nullopt;
   }
 
-  // '+', '-', '*' or '/', and 0 for another op or one with a factor.
+  // Returns '+', '-', '*' or '/', or 0 for another op or one whose alpha is not 1.
   static char arithmetic(const ir::Node& node) {
     if (node.op == "aten::mul.Tensor") return '*';
     if (node.op == "aten::div.Tensor") return '/';
@@ -64,28 +64,28 @@ class Folder {
     const ops::Facts* facts = ops::find(node.op);
     DType to = type(result).dtype;
     if (facts && facts->fill)
-      return facts->fill->argument < 0 ? element_in(ir::Attribute(int64_t{facts->fill->number}), to)
-                                       : number(node, static_cast<size_t>(facts->fill->argument), to);
+      return facts->fill->argument < 0 ? element_in(ir::Attribute(int64_t{facts->fill->constant}), to)
+                                       : constant_of(node, static_cast<size_t>(facts->fill->argument), to);
     if (!node.writes.empty()) return std::nullopt;
-    if (facts && facts->view != ops::View::none) return number(node, 0, to);
+    if (facts && facts->view != ops::View::none) return constant_of(node, 0, to);
     if (is_copy(graph_, node)) {
       const auto& element = known_[operand(node, 0)];
       return element ? convert(*element, to) : std::nullopt;
     }
     char sign = arithmetic(node);
     if (!sign) return std::nullopt;
-    auto a = number(node, 0, to), b = number(node, 1, to);
+    auto a = constant_of(node, 0, to), b = constant_of(node, 1, to);
     return a && b ? compute(sign, *a, *b) : std::nullopt;
   }
 
   bool make_full(ir::Node& node, ValueId result) {
     if (node.op == "aten::full" || graph_.values[result].alias_of != kNoValue || !is_plain(type(result))) return false;
-    if (!node.writes.empty() && !memory_.overwrites_own(graph_, node)) return false;
+    if (!node.writes.empty() && !aliases_.overwrites_own(graph_, node)) return false;
     ir::Attribute none = ir::None{};
     node.op = "aten::full";
     node.args = {ir::Attribute(type(result).sizes),
                  to_attribute(*known_[result]),
-                 ir::Attribute(ops::dtype_number(type(result).dtype)),
+                 ir::Attribute(ops::scalar_type_id(type(result).dtype)),
                  none,
                  none,
                  none};
@@ -93,7 +93,7 @@ class Folder {
     return true;
   }
 
-  // The operand that the result equals bit for bit.
+  // Returns the operand that the result equals bit for bit.
   ValueId unchanged(const ir::Node& node) const {
     if (!makes_one(graph_, node)) return kNoValue;
     if (is_copy(graph_, node)) return operand(node, 0);
@@ -103,20 +103,20 @@ class Folder {
     if (!sign || !(exact || to == DType::i64 || to == DType::i32)) return kNoValue;
     for (size_t other : {size_t{1}, size_t{0}}) {
       if (other == 0 && (sign == '-' || sign == '/')) break;
-      auto element = number(node, other, to);
+      auto element = constant_of(node, other, to);
       if (!element) continue;
-      bool neutral = sign == '*' || sign == '/' ? is_number(*element, 1)
-                     : sign == '+' && exact     ? is_number(*element, -0.0)
-                                                : is_number(*element, 0);
+      bool neutral = sign == '*' || sign == '/' ? equals_bitwise(*element, 1)
+                     : sign == '+' && exact     ? equals_bitwise(*element, -0.0)
+                                                : equals_bitwise(*element, 0);
       if (neutral) return operand(node, 1 - other);
     }
     return kNoValue;
   }
 
   ir::Graph& graph_;
-  Memory memory_;
+  AliasSets aliases_;
   Renaming renaming_;
-  std::vector<std::optional<Element>> known_;  // what every element of a value is
+  std::vector<std::optional<Element>> known_;  // The constant that all elements of a value are.
 };
 
 }  // namespace

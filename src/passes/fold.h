@@ -1,8 +1,8 @@
-// Computes what is constant: a tensor all of whose elements are one known number, made in whatever
-// way, becomes one `aten::full`. Drops ops that change nothing: x * 1, x / 1, x - 0, copies.
+// Constant folding: a tensor whose elements are all one known constant becomes one `aten::full`. No-ops
+// (x * 1, x / 1, x - 0, copies) are dropped.
 //
-// Only where every bit stays. x + 0.0 is no such op: it turns -0.0 into 0.0 (x + -0.0 is one). Nor is
-// x * 1 of bf16 or f16, where ATen gives NaNs other bits. Numbers that each call brings anew are
+// Every bit is preserved. x + 0.0 stays, because it changes -0.0 to 0.0 (x + -0.0 is dropped). x * 1 in
+// bf16 or f16 stays, because ATen changes the bits of NaNs. Scalars that may change from call to call are
 // not constants.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace tenon::passes {
 
-// Returns how many nodes changed or went.
+// Returns the number of changed and removed nodes.
 size_t fold(ir::Graph& graph);
 
 }  // namespace tenon::passes

@@ -14,7 +14,7 @@ int64_t numel(const ir::TensorType& type) {
 bool is_plain(const ir::TensorType& type) { return type.offset == 0 && type.strides == ir::contiguous_strides(type.sizes); }
 
 bool is_dense(const ir::TensorType& type) {
-  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
+  std::vector<std::pair<int64_t, int64_t>> dims;  // Pairs of stride and size.
   for (size_t d = 0; d < type.sizes.size(); ++d)
     if (type.sizes[d] != 1) dims.emplace_back(type.strides[d], type.sizes[d]);
   std::sort(dims.begin(), dims.end());
@@ -26,13 +26,13 @@ bool is_dense(const ir::TensorType& type) {
   return true;
 }
 
-// From the last dimension to the first: x falls into chunks of dimensions without a gap between
-// them, and each chunk must be filled exactly by dimensions of the result.
+// Goes from the last dimension to the first: x splits into chunks of dimensions without gaps between
+// them, and dimensions of the result must fill each chunk exactly.
 std::optional<std::vector<int64_t>> view_strides(const ir::TensorType& x, const std::vector<int64_t>& sizes) {
   if (numel(x) == 0) return std::nullopt;
   std::vector<int64_t> strides(sizes.size(), 1);
   if (x.sizes.empty()) return numel({x.dtype, sizes, {}, 0}) == 1 ? std::optional(strides) : std::nullopt;
-  size_t next = sizes.size();  // dimensions of the result that still have no stride
+  size_t next = sizes.size();  // Number of dimensions of the result that have no stride yet.
   int64_t base = x.strides.back(), chunk = 1, filled = 1;
   for (size_t d = x.sizes.size(); d-- > 0;) {
     chunk *= x.sizes[d];

@@ -1,5 +1,5 @@
-// What ATen makes of sizes and strides: enough of it to tell, before a graph is changed, whether
-// another op gives the layout that a value's type promises.
+// ATen's rules for sizes and strides, as far as passes need them to decide whether another op returns
+// the layout of a value's type.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,20 @@
 
 namespace tenon::passes {
 
+using Shape = std::vector<int64_t>;
+
 int64_t numel(const ir::TensorType& type);
 
-// In order, without gaps, from the start of its memory.
+// Returns whether a tensor is contiguous with storage offset 0.
 bool is_plain(const ir::TensorType& type);
 
-// Without gaps and overlaps, in any order: what ATen keeps as it is when it copies.
+// Returns whether a tensor is non-overlapping and dense; ATen preserves such a layout in copies.
 bool is_dense(const ir::TensorType& type);
 
-// Strides of `aten::view(x, sizes)`; nothing where ATen refuses it, or x has no elements.
+// Strides of `aten::view(x, sizes)`; nothing if ATen would throw or x has no elements.
 std::optional<std::vector<int64_t>> view_strides(const ir::TensorType& x, const std::vector<int64_t>& sizes);
 
-// Strides of `aten::expand(x, sizes)`; nothing where the sizes do not fit.
+// Strides of `aten::expand(x, sizes)`; nothing if the sizes do not match.
 std::optional<std::vector<int64_t>> expand_strides(const ir::TensorType& x, const std::vector<int64_t>& sizes);
 
 }  // namespace tenon::passes

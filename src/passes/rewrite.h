@@ -1,4 +1,4 @@
-// Lets values stand for others throughout a graph, and drops nodes.
+// Replaces values throughout a graph, and drops nodes.
 #pragma once
 
 #include <vector>
@@ -15,16 +15,16 @@ class Renaming {
   void set(ir::ValueId id, ir::ValueId other) { to_[id] = (*this)(other); }
   ir::ValueId operator()(ir::ValueId id) const;
 
-  // In operands, aliases and writes of one node; a pass that walks the nodes in order sees the new names.
+  // Renames operands, aliases and writes of one node, so that a pass which visits the nodes in order sees the new ids.
   void apply(ir::Node& node, ir::Graph& graph) const;
-  // Everywhere. Nodes none of whose values anybody can read any more go.
+  // Renames values in the whole graph and drops nodes whose values were all replaced.
   void apply(ir::Graph& graph) const;
 
  private:
   std::vector<ir::ValueId> to_;
 };
 
-// Keeps nodes[i] where keep[i]; the border of a joint graph moves along.
+// Keeps nodes[i] if keep[i], and adjusts the backward start of a joint graph.
 void keep_nodes(ir::Graph& graph, const std::vector<bool>& keep);
 
 }  // namespace tenon::passes

@@ -10,13 +10,13 @@
 #include "base/flags.h"
 #include "ir/graph/print.h"
 #include "ir/graph/verify.h"
+#include "passes/borrow_operands.h"
 #include "passes/canonicalise.h"
 #include "passes/decompose.h"
 #include "passes/eliminate_casts.h"
 #include "passes/eliminate_common.h"
 #include "passes/eliminate_dead.h"
 #include "passes/fold.h"
-#include "passes/lend_operands.h"
 #include "passes/simplify_views.h"
 
 namespace tenon::passes {
@@ -50,7 +50,7 @@ std::set<std::string> read_skipped() {
   return names;
 }
 
-// Under test; a user's program waits for one check of all.
+// Tests verify the graph after each pass; a user's program verifies it once.
 bool checks_each() {
   static const bool wanted = is_set(Flag::check_text);
   return wanted;
@@ -70,7 +70,7 @@ PassRun run(const Pass& pass, ir::Graph& graph) {
   PassRun done{pass.name, changes > 0, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
   if (!done.changed) return done;
   if (debug_level() >= 3) std::cerr << "# after " + done.name + ", " + std::to_string(changes) + " changes\n" + ir::print(graph);
-  if (checks_each() || debug_level() >= 3) verify("the pass " + done.name + " (TENON_SKIP_PASS=" + done.name + " leaves it out)", graph);
+  if (checks_each() || debug_level() >= 3) verify("the pass " + done.name + " (TENON_SKIP_PASS=" + done.name + " skips it)", graph);
   return done;
 }
 
@@ -93,7 +93,7 @@ std::vector<PassRun> run_all(ir::Graph& graph) {
   std::vector<PassRun> runs;
   for (const Pass& pass : kPasses)
     if (!is_skipped(pass.name)) runs.push_back(run(pass, graph));
-  verify("a pass (TENON_CHECK_TEXT=1 tells which)", graph);
+  verify("a pass (TENON_CHECK_TEXT=1 shows which one)", graph);
   return runs;
 }
 

@@ -1,12 +1,12 @@
 // Runs the passes of passes.def, in their order, over one graph.
 //
-// A pass takes a verified graph that will run below autograd, and keeps what can be seen of it:
-// inputs, the number, types and bits of the outputs and write-backs, and which outputs share memory
-// with what. It returns how many places it changed; none means that it left the graph alone.
+// A pass takes a verified graph that will run below autograd, and preserves its observable behaviour:
+// inputs, the count, types and bits of the outputs and write-backs, and which of them share memory. It
+// returns the number of changes; zero means that the graph is unchanged.
 //
-// TENON_SKIP_PASS=name,name leaves passes out; also `fuse` (every kernel is one op) and `arena` (every
-// value has memory of its own). TENON_DEBUG=3 prints the graph after each pass that
-// changed it. The result is verified; with TENON_CHECK_TEXT=1 after each pass that changed it.
+// TENON_SKIP_PASS=name,name skips passes, and also `fuse` (every kernel is one op) and `arena` (every
+// value is allocated separately). TENON_DEBUG=3 prints the graph after each pass that changed it. The
+// result is verified; with TENON_CHECK_TEXT=1 also after each pass that changed it.
 #pragma once
 
 #include <string>
@@ -22,16 +22,16 @@ struct PassRun {
   double seconds = 0;
 };
 
-// What happened, one entry a pass that was not skipped.
+// Runs all passes that are not skipped, and returns one entry per pass.
 std::vector<PassRun> run_all(ir::Graph& graph);
 
-// The level that TENON_DEBUG asks for; 0 if it is not set.
+// Returns the level of TENON_DEBUG, or 0 if it is not set.
 int debug_level();
 
-// Whether TENON_SKIP_PASS names it.
+// Returns whether TENON_SKIP_PASS names the pass.
 bool is_skipped(const std::string& name);
 
-// One pass by its name, switched off or not. Throws UserError(pass) for a name that is not in passes.def.
+// Runs one pass by its name, even if it is skipped. Throws UserError(pass) for a name that is not in passes.def.
 PassRun run_pass(const std::string& name, ir::Graph& graph);
 
 }  // namespace tenon::passes

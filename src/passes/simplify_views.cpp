@@ -5,8 +5,8 @@
 
 #include "ir/graph/node.h"
 #include "ops/table.h"
+#include "passes/alias_sets.h"
 #include "passes/layout.h"
-#include "passes/memory.h"
 #include "passes/rewrite.h"
 
 namespace tenon::passes {
@@ -16,11 +16,11 @@ using ir::kNoValue;
 using ir::ValueId;
 using ops::View;
 
-using Dims = std::vector<int64_t>;
+using DimList = std::vector<int64_t>;
 
-// Dimension d of the result is dimension order[d] of the operand; empty if the node does not say.
-Dims order_of(const ir::Node& node, size_t rank) {
-  Dims order(rank);
+// Returns the permutation of a view: dimension d of the result is dimension order[d] of the operand. Empty if it is unknown.
+DimList order_of(const ir::Node& node, size_t rank) {
+  DimList order(rank);
   std::iota(order.begin(), order.end(), 0);
   bool fits = true;
   auto wrapped = [&](int64_t d) {
@@ -33,23 +33,23 @@ Dims order_of(const ir::Node& node, size_t rank) {
     return order;
   }
   if (node.op == "aten::permute") {
-    const auto* dims = constant<Dims>(node, 1);
+    const auto* dims = constant<DimList>(node, 1);
     if (!dims || dims->size() != rank) return {};
     for (size_t d = 0; d < rank; ++d) order[d] = wrapped((*dims)[d]);
-    return fits ? order : Dims();
+    return fits ? order : DimList();
   }
   const auto *a = constant<int64_t>(node, 1), *b = constant<int64_t>(node, 2);
   if (node.op != "aten::transpose.int" || !a || !b || rank == 0) return {};
   std::swap(order[static_cast<size_t>(wrapped(*a))], order[static_cast<size_t>(wrapped(*b))]);
-  return fits ? order : Dims();
+  return fits ? order : DimList();
 }
 
 bool names_sizes(const std::string& op) { return op == "aten::view" || op == "aten::_unsafe_view" || op == "aten::_reshape_alias"; }
 
 class Simplifier {
  public:
-  explicit Simplifier(ir::Graph& graph) : graph_(graph), memory_(graph), renaming_(graph) {
-    maker_.assign(graph.values.size(), nullptr);
+  explicit Simplifier(ir::Graph& graph) : graph_(graph), aliases_(graph), renaming_(graph) {
+    producer_.assign(graph.values.size(), nullptr);
     uses_.assign(graph.values.size(), 0);
     for (const ir::Node& node : graph.nodes) ir::for_each_operand(node, [&](ValueId id) { ++uses_[id]; });
     for (ValueId id : graph.outputs)
@@ -65,7 +65,7 @@ class Simplifier {
       if (!is_view(node)) continue;
       ValueId result = node.results[0].ids[0];
       if (ValueId same = ancestor_like(result); same != kNoValue) {
-        memory_.merge(same, result);
+        aliases_.merge(same, result);
         renaming_.set(result, same);
         uses_[same] += uses_[result];
         --uses_[std::get<ValueId>(node.args[0])];
@@ -73,7 +73,7 @@ class Simplifier {
         continue;
       }
       changes += shorten(node);
-      maker_[result] = &node;
+      producer_[result] = &node;
     }
     if (changes > 0) drop_unread();
     return changes;
@@ -89,39 +89,39 @@ class Simplifier {
            graph_.values[node.results[0].ids[0]].alias_of == *operand;
   }
 
-  // The nearest value up the chain with the same place and shape.
+  // Returns the nearest value up the chain with the same sizes, strides and offset.
   ValueId ancestor_like(ValueId id) const {
     for (ValueId up = graph_.values[id].alias_of; up != kNoValue; up = operand_of_view(up))
-      if (type(up) == type(id)) return memory_.may_stand_for(up, id) ? up : kNoValue;
+      if (type(up) == type(id)) return aliases_.may_replace(up, id) ? up : kNoValue;
     return kNoValue;
   }
 
-  ValueId operand_of_view(ValueId id) const { return maker_[id] ? std::get<ValueId>(maker_[id]->args[0]) : kNoValue; }
+  ValueId operand_of_view(ValueId id) const { return producer_[id] ? std::get<ValueId>(producer_[id]->args[0]) : kNoValue; }
 
   bool shorten(ir::Node& node) {
     ValueId middle = std::get<ValueId>(node.args[0]), base = operand_of_view(middle), result = node.results[0].ids[0];
     if (base == kNoValue) return false;
-    View kind = ops::view_kind(node.op), below = ops::view_kind(maker_[middle]->op);
+    View kind = ops::view_kind(node.op), below = ops::view_kind(producer_[middle]->op);
     if (kind == View::strided) {
-      // Without an offset it starts where its operand does, which of an input nobody promised.
+      // A view without an explicit offset starts at its operand's offset, which may change between calls for an input.
       if (!constant<int64_t>(node, 3)) {
-        if (memory_.holds_input(result) || node.args.size() != 4) return false;
+        if (aliases_.holds_input(result) || node.args.size() != 4) return false;
         node.args[3] = ir::Attribute(type(result).offset);
       }
       while (operand_of_view(base) != kNoValue) base = operand_of_view(base);
       start_from(node, base);
       return true;
     }
-    if (uses_[middle] != 1 || kind != below) return false;  // the view between would stay
+    if (uses_[middle] != 1 || kind != below) return false;  // The view in between would stay.
     const ir::TensorType& wanted = type(result);
-    if (kind == View::reshape && (names_sizes(node.op) || names_sizes(maker_[middle]->op)) &&
+    if (kind == View::reshape && (names_sizes(node.op) || names_sizes(producer_[middle]->op)) &&
         view_strides(type(base), wanted.sizes) == wanted.strides) {
       node.op = "aten::view";
       node.args = {base, ir::Attribute(wanted.sizes)};
     } else if (kind == View::expand && expand_strides(type(base), wanted.sizes) == wanted.strides) {
       node.args[1] = ir::Attribute(wanted.sizes);
     } else if (kind == View::permute) {
-      Dims order = order_of(node, wanted.sizes.size()), inner = order_of(*maker_[middle], wanted.sizes.size());
+      DimList order = order_of(node, wanted.sizes.size()), inner = order_of(*producer_[middle], wanted.sizes.size());
       if (order.empty() || inner.empty()) return false;
       for (int64_t& d : order) d = inner[static_cast<size_t>(d)];
       node.op = "aten::permute";
@@ -133,7 +133,7 @@ class Simplifier {
     return true;
   }
 
-  // The views that stood in between.
+  // Drops the views that are unused now.
   void drop_unread() {
     renaming_.apply(graph_);
     std::vector<bool> keep(graph_.nodes.size(), true);
@@ -154,9 +154,9 @@ class Simplifier {
   }
 
   ir::Graph& graph_;
-  Memory memory_;
+  AliasSets aliases_;
   Renaming renaming_;
-  std::vector<const ir::Node*> maker_;  // of views
+  std::vector<const ir::Node*> producer_;  // Producing node per value, if it is a view.
   std::vector<int> uses_;
 };
 

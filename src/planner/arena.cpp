@@ -114,7 +114,7 @@ class Placer {
  public:
   Placer(const ir::Graph& graph, const ir::Reuse& reuse, const Placing& placing)
       : graph_(graph), placing_(placing), lives_(graph, reuse), dying_(graph.nodes.size() + 1) {
-    arena_.places.assign(graph.values.size(), {ir::Arena::kOwn, 0});
+    arena_.locations.assign(graph.values.size(), {ir::Arena::kOwn, 0});
     find_hosts();
   }
 
@@ -125,7 +125,7 @@ class Placer {
         ir::for_each_definition(node, [&](ValueId id) {
           if (lives_.is_inside(id)) place(node, id);
         });
-      for (ValueId id : dying_[now_]) block(arena_.places[id].host).give(arena_.places[id].begin, bytes(id));
+      for (ValueId id : dying_[now_]) block(arena_.locations[id].host).give(arena_.locations[id].begin, bytes(id));
     }
     arena_.bytes = block_.bytes();
     drop_small_block();
@@ -144,9 +144,9 @@ class Placer {
   // For one or two values, memory of their own while they live is less than a block that stays.
   void drop_small_block() {
     constexpr ptrdiff_t kFew = 2;
-    auto is_in_block = [](const ir::Arena::Place& place) { return place.host == ir::Arena::kBlock; };
-    if (std::count_if(arena_.places.begin(), arena_.places.end(), is_in_block) > kFew) return;
-    for (ir::Arena::Place& place : arena_.places)
+    auto is_in_block = [](const ir::Arena::Location& place) { return place.host == ir::Arena::kBlock; };
+    if (std::count_if(arena_.locations.begin(), arena_.locations.end(), is_in_block) > kFew) return;
+    for (ir::Arena::Location& place : arena_.locations)
       if (is_in_block(place)) place = {ir::Arena::kOwn, 0};
     arena_.bytes = 0;
   }
@@ -168,9 +168,9 @@ class Placer {
 
   void place(const ir::Node& node, ValueId id) {
     size_t end = lives_.end(id);
-    ir::Arena::Place& place = arena_.places[id];
+    ir::Arena::Location& place = arena_.locations[id];
     if (ValueId operand = find_shared(node, id); operand != kNoValue) {
-      place = arena_.places[operand];
+      place = arena_.locations[operand];
       std::erase(dying_[now_], operand);
     } else {
       place = {ir::Arena::kBlock, -1};
@@ -190,7 +190,7 @@ class Placer {
     for (auto [result, operand] : placing_.may_share(node)) {
       if (result != id) continue;
       ValueId root = lives_.root(operand);
-      ir::Arena::Place at = arena_.places[root];
+      ir::Arena::Location at = arena_.locations[root];
       bool is_whole = bytes(root) == bytes(id) && graph_.values[operand].type.offset == graph_.values[id].type.offset;
       bool stays = at.host == ir::Arena::kOwn || std::count(dying_[now_].begin(), dying_[now_].end(), root) == 0;
       if (at.host >= 0) stays |= lives_.end(id) >= hosts_[static_cast<size_t>(at.host)].written;

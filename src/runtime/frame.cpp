@@ -24,7 +24,7 @@ void Frame::clear() {
 }
 
 void* Frame::place(ir::ValueId id) {
-  ir::Arena::Place place = arena_.places[id];
+  ir::Arena::Location place = arena_.locations[id];
   char* begin =
       place.host == ir::Arena::kBlock ? block->begin() : static_cast<char*>(hosts[static_cast<size_t>(place.host)].mutable_data_ptr());
   return memory_[id] = begin + place.begin;

@@ -25,9 +25,9 @@ Interpreter::Interpreter(ir::Graph graph, ir::Reuse reuse, std::vector<c10::IVal
       kernels_(std::move(kernels)),
       arena_(std::move(arena)),
       keeps_memory_(keeps_memory) {
-  if (arena_.places.empty()) arena_.places.assign(graph_.values.size(), {ir::Arena::kOwn, 0});
+  if (arena_.locations.empty()) arena_.locations.assign(graph_.values.size(), {ir::Arena::kOwn, 0});
   for (size_t id = 0; id < graph_.values.size(); ++id)
-    arena_.places[id].begin += graph_.values[id].type.offset * ir::dtype_size(graph_.values[id].type.dtype);
+    arena_.locations[id].begin += graph_.values[id].type.offset * ir::dtype_size(graph_.values[id].type.dtype);
   build(std::move(reuse));
   flat_ = FlatPlan::make(graph_, kernels_, keys_off_);
 }
@@ -37,7 +37,7 @@ Interpreter::~Interpreter() { delete spare_.load(); }
 Interpreter::Step Interpreter::call_step(const ir::Node& node) const {
   ValueId first = node.results.empty() || node.results[0].is_list ? kNoValue : node.results[0].ids[0];
   bool is_host = std::count(arena_.hosts.begin(), arena_.hosts.end(), first) > 0;
-  bool has_place = first != kNoValue && (is_host || arena_.places[first].host != ir::Arena::kOwn);
+  bool has_place = first != kNoValue && (is_host || arena_.locations[first].host != ir::Arena::kOwn);
   Step step{bridge::find_op(has_place ? node.op + ".out" : node.op)};
   if (has_place) step.out = first;
   const auto& parameters = step.op->schema().arguments();
@@ -54,7 +54,7 @@ Interpreter::Step Interpreter::call_step(const ir::Node& node) const {
       argument.kind = optional ? Argument::Kind::optional_tensors : Argument::Kind::tensors;
       for (ValueId id : list->ids) argument.operands.push_back({id});
     } else if (int32_t scalar = ir::scalar_in(node.args[k]); scalar != ir::kNoScalar) {
-      const auto* number = std::get_if<ir::NumberTensor>(&std::get<ir::Attribute>(node.args[k]));
+      const auto* number = std::get_if<ir::ScalarTensor>(&std::get<ir::Attribute>(node.args[k]));
       argument.kind = number ? Argument::Kind::number : Argument::Kind::scalar;
       argument.scalar = scalar;
       if (number) argument.number = *number;
@@ -155,7 +155,7 @@ void Interpreter::build(ir::Reuse reuse) {
 void Interpreter::find_fellows() {
   auto left = [&](const Step& step) {
     bool is_product = step.kernel && step.kernel->product && !step.kernel->check;
-    return is_product && graph_.values[step.reads[0]].type.sizes[0] <= ir::kFewRows ? step.reads[0] : kNoValue;
+    return is_product && graph_.values[step.reads[0]].type.sizes[0] <= ir::kMaxGemvRows ? step.reads[0] : kNoValue;
   };
   for (size_t i = steps_.size(); i-- > 1;)
     if (left(steps_[i]) != kNoValue && left(steps_[i]) == left(steps_[i - 1])) steps_[i - 1].fellows = steps_[i].fellows + 1;
@@ -174,7 +174,7 @@ void Interpreter::push(const Argument& argument, Frame& frame, torch::jit::Stack
       stack.emplace_back(frame.scalars[argument.scalar]);
       break;
     case Argument::Kind::number: {
-      ir::NumberTensor number = argument.number;
+      ir::ScalarTensor number = argument.number;
       number.number = frame.scalars[argument.scalar];
       stack.emplace_back(bridge::make_number(number));
       break;
@@ -268,7 +268,7 @@ at::Tensor Interpreter::make_own(ValueId id, Frame& frame) const {
 }
 
 at::Tensor Interpreter::make_room(ValueId id, Frame& frame) const {
-  if (arena_.places[id].host != ir::Arena::kOwn) {
+  if (arena_.locations[id].host != ir::Arena::kOwn) {
     frame.place(id);
     return frame.tensor(id);
   }
@@ -351,7 +351,7 @@ void Interpreter::run_kernel(const Step& step, Frame& frame) const {
   c10::SmallVector<void*, 12> memory;
   for (ValueId id : step.reads) memory.push_back(const_cast<void*>(frame.data(id)));
   for (ValueId id : step.makes) {
-    bool is_placed = arena_.places[id].host != ir::Arena::kOwn && step.writes.empty();
+    bool is_placed = arena_.locations[id].host != ir::Arena::kOwn && step.writes.empty();
     memory.push_back(is_placed ? frame.place(id) : put_own(step, id, frame).mutable_data_ptr());
   }
   if (step.kernel->check || !step.kernel->ranges.empty()) run_looked_over(step, memory, frame);

@@ -56,7 +56,7 @@ class Interpreter {
     enum class Kind : uint8_t { constant, scalar, number, tensor, tensors, optional_tensors } kind = Kind::constant;
     c10::IValue constant;
     int32_t scalar = ir::kNoScalar;
-    ir::NumberTensor number;  // the scalar as a 0-d tensor
+    ir::ScalarTensor number;  // the scalar as a 0-d tensor
     std::vector<Operand> operands;
   };
   struct Step {

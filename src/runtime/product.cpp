@@ -125,7 +125,7 @@ void run_plain(const ProductOperands& p, const at::Tensor& out) {
 
 bool can_stream(const ProductOperands& p) {
   at::ScalarType type = p.left.scalar_type();
-  if (!has_gemv() || p.left.size(0) > ir::kFewRows || p.left.stride(1) != 1) return false;
+  if (!has_gemv() || p.left.size(0) > ir::kMaxGemvRows || p.left.stride(1) != 1) return false;
   bool turned = is_turned(p.right) && p.right.stride(1) == p.right.size(0);
   bool straight = p.right.stride(1) == 1 && p.right.stride(0) == p.right.size(1);
   return (type == at::kFloat && (turned || straight)) || (type == at::kBFloat16 && turned);

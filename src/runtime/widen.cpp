@@ -13,7 +13,7 @@ ir::DType wider(ir::DType dtype) {
 }
 
 void widen_attribute(ir::Attribute& attribute, bool is_type) {
-  if (auto* number = std::get_if<ir::NumberTensor>(&attribute)) {
+  if (auto* number = std::get_if<ir::ScalarTensor>(&attribute)) {
     if (number->plain) number->dtype = wider(number->dtype);
   } else if (auto* type = std::get_if<int64_t>(&attribute); type && is_type) {
     if (c10::isFloatingType(static_cast<at::ScalarType>(*type))) *type = static_cast<int64_t>(at::kDouble);

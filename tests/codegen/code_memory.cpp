@@ -1,4 +1,4 @@
-// What code in memory is like: never writable and executable at once, given back, made by many threads.
+// Code in memory is never writable and executable at once, is freed, and can be compiled by several threads.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -12,8 +12,8 @@
 namespace tenon::test {
 namespace {
 
-using codegen::Code;
-using ir::loop::Kernel;
+using codegen::MachineCode;
+using ir::loop::LoopKernel;
 using ir::loop::parse_kernel;
 
 struct Mapping {
@@ -43,7 +43,7 @@ std::string rights_at(const void* address) {
 }
 
 TEST(CodeMemory, IsNeverWritableAndExecutable) {
-  std::vector<std::shared_ptr<const Code>> kept;
+  std::vector<std::shared_ptr<const MachineCode>> kept;
   for (const char* text : {kBiasGeluResidual, kLayerNorm, kSoftmax}) {
     kept.push_back(codegen::compile(parse_kernel(text), codegen::best_tier()));
     EXPECT_EQ(rights_at(reinterpret_cast<const void*>(kept.back()->run)).substr(0, 3), "r-x");
@@ -60,7 +60,7 @@ TEST(CodeMemory, IsGivenBack) {
   EXPECT_EQ(during.live, before.live + 1);
   EXPECT_EQ(during.live_bytes, before.live_bytes + static_cast<int64_t>(code->bytes));
   EXPECT_GE(code->bytes, 4096u);
-  std::shared_ptr<const Code> second_owner = code;
+  std::shared_ptr<const MachineCode> second_owner = code;
   code.reset();
   EXPECT_EQ(codegen::counters().live, before.live + 1);
   second_owner.reset();
@@ -80,7 +80,7 @@ TEST(CodeMemory, DoesNotGrowWithKernelsThatAreGone) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the address sanitizer keeps freed memory";
 #endif
-  Kernel kernel = parse_kernel(kSum);
+  LoopKernel kernel = parse_kernel(kSum);
   auto make = [&](int count) {
     for (int i = 0; i < count; ++i) codegen::compile(kernel, codegen::best_tier());
   };
@@ -91,7 +91,7 @@ TEST(CodeMemory, DoesNotGrowWithKernelsThatAreGone) {
 }
 
 TEST(CodeMemory, EqualKernelsHaveEqualBytes) {
-  Kernel kernel = parse_kernel(kLayerNorm), renamed = kernel;
+  LoopKernel kernel = parse_kernel(kLayerNorm), renamed = kernel;
   renamed.name = "another";
   EXPECT_EQ(codegen::object(kernel, codegen::Tier::avx2), codegen::object(renamed, codegen::Tier::avx2));
   EXPECT_NE(codegen::object(kernel, codegen::Tier::avx2), codegen::object(kernel, codegen::Tier::avx512));

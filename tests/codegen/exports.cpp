@@ -1,6 +1,6 @@
 #include "codegen/codegen.h"
 
-// Keeps everything linked in.
-extern "C" size_t exports_compile(const tenon::ir::loop::Kernel& kernel) {
+// Reference that links all of codegen into the library.
+extern "C" size_t exports_compile(const tenon::ir::loop::LoopKernel& kernel) {
   return tenon::codegen::compile(kernel, tenon::codegen::best_tier())->bytes;
 }

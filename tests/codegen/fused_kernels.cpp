@@ -1,4 +1,4 @@
-// Kernels as fusion makes them, in every tier, against the evaluator.
+// Kernels like those of fusion in every tier, compared with the evaluator.
 #include <cmath>
 #include <cstring>
 
@@ -8,7 +8,7 @@
 namespace tenon::test {
 namespace {
 
-// Around multiples of every tier's step.
+// Lengths around multiples of every tier's step.
 constexpr int64_t kLengths[] = {1, 3, 4, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 100, 129, 768};
 
 TEST(FusedKernels, BiasGeluResidual) {
@@ -18,9 +18,9 @@ TEST(FusedKernels, BiasGeluResidual) {
   }
 }
 
-// An output may lie on an input that is read at the same places.
+// An output may alias an input that is read at the same indices.
 TEST(FusedKernels, InPlace) {
-  Kernel kernel = ir::loop::parse_kernel(kLayerNorm);
+  LoopKernel kernel = ir::loop::parse_kernel(kLayerNorm);
   constexpr int64_t kRows = 3, kColumns = 173;
   std::vector<double> x = numbers(kRows * kColumns, 1), one(kColumns, 1), small(kRows);
   auto apart = memory_of(kernel, {x, x, one, one, x, small, small}, {kRows, kColumns}, {1.0 / kColumns, 0.01});
@@ -82,7 +82,7 @@ TEST(FusedKernels, ColumnSums) {
     }
 }
 
-// Eager's cascade sum is off by about a unit at such lengths; blocks in f64 leave about half of one.
+// Eager's cascade sum has an error of about 1 ulp at this length; blocks in f64 have about half of that.
 TEST(FusedKernels, LongSumsAreNearlyExact) {
   std::mt19937_64 random(1);
   std::uniform_real_distribution<float> unit(0, 1);

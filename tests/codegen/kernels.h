@@ -1,9 +1,9 @@
-// Kernels as fusion makes them, written by hand.
+// Hand-written kernels like those of fusion.
 #pragma once
 
 namespace tenon::test {
 
-// residual + gelu(x + bias), tanh form.
+// Computes residual + gelu(x + bias) with the tanh approximation.
 inline constexpr const char* kBiasGeluResidual =
     R"(kernel bias_gelu_residual(in p0: f32, in p1: f32, in p2: f32, out p3: f32; sizes n0 n1) {
   parallel i0 < n0 {
@@ -27,7 +27,7 @@ inline constexpr const char* kBiasGeluResidual =
   }
 })";
 
-// x + residual, normalised over its rows, with weight and bias; also the sum, mean and 1/deviation.
+// Computes the layer norm of x + residual with weight and bias, and also the mean and 1/deviation of each row.
 inline constexpr const char* kLayerNorm =
     R"(kernel layer_norm(in p0: f32, in p1: f32, in p2: f32, in p3: f32, out p4: f32, out p5: f32, out p6: f32; sizes n0 n1; scalars s0 s1) {
   parallel i0 < n0 {
@@ -67,7 +67,7 @@ inline constexpr const char* kLayerNorm =
   }
 })";
 
-// Rows of scale * x + mask; the mask repeats every n2 rows.
+// Computes the softmax of rows of scale * x + mask; the mask repeats every n2 rows.
 inline constexpr const char* kSoftmax = R"(kernel softmax(in p0: f32, in p1: f32, out p2: f32; sizes n0 n1 n2 n3; scalars s0) {
   parallel i0 < n0, i1 < n2 {
     %0 = scalar f32 s0
@@ -97,7 +97,7 @@ inline constexpr const char* kSoftmax = R"(kernel softmax(in p0: f32, in p1: f32
   }
 })";
 
-// [n0, n1] into [n1, n0].
+// Transposes [n0, n1] into [n1, n0].
 inline constexpr const char* kTranspose = R"(kernel transpose(in p0: f32, out p1: f32; sizes n0 n1) {
   parallel i0 < n1 {
     vector i1 < n0 {
@@ -107,7 +107,7 @@ inline constexpr const char* kTranspose = R"(kernel transpose(in p0: f32, out p1
   }
 })";
 
-// Rows of 5 and rows of n1 - 5, side by side.
+// Concatenates rows of 5 elements and rows of n1 - 5 elements.
 inline constexpr const char* kCat = R"(kernel cat(in p0: bf16, in p1: bf16, out p2: bf16; sizes n0 n1 n2) {
   parallel i0 < n0 {
     vector i1 < n1 {
@@ -126,7 +126,7 @@ inline constexpr const char* kCat = R"(kernel cat(in p0: bf16, in p1: bf16, out 
   }
 })";
 
-// Sums over the rows, and over the squares.
+// Computes column sums of the elements and of their squares.
 inline constexpr const char* kColumnSums = R"(kernel column_sums(in p0: f32, out p1: f32, out p2: f32; sizes n0 n1) {
   parallel i0 < n1 {
     serial i1 < n0 {
@@ -138,7 +138,7 @@ inline constexpr const char* kColumnSums = R"(kernel column_sums(in p0: f32, out
   }
 })";
 
-// One sum of everything.
+// Computes the sum of all elements.
 inline constexpr const char* kSum = R"(kernel sum(in p0: f32, out p1: f32; sizes n0) {
   parallel i0 < 1 {
     vector i1 < n0 {

@@ -1,7 +1,7 @@
-// Largest error of every f32 math function of generated code, in units in the last place, against
-// libm's f64 functions (0.500: all are rounded correctly). By default all bf16 and f16 numbers and
-// every 4,099th f32 number; --all takes all 2^32. Exit 1 if a function is off by more than 1.5 units,
-// or treats NaN, infinity or the sign of zero in another way than C.
+// Measures the largest error of every f32 math function of generated code in ulp, compared with libm's
+// f64 functions (0.500 means correctly rounded). By default it tests all bf16 and f16 numbers and every
+// 4,099th f32 number, with --all all 2^32. It exits with 1 if an error is above 1.5 ulp, or if NaN,
+// infinity or the sign of zero differ from C.
 //
 //   math_error [--all] [--op exp] [--tier avx512] [--sleef libtorch_cpu.so]
 #include <dlfcn.h>
@@ -52,9 +52,9 @@ double unit_of(double x) {
   return std::ldexp(1.0, exponent - 23);
 }
 
-// How far `got` is from `expected`; infinite if it is of another kind.
+// Returns the error of `got` in ulp; infinite if one is NaN, infinite or a signed zero and the other is not.
 double units(float got, double expected) {
-  if (std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(static_cast<float>(expected))) return 0.5;  // at most
+  if (std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(static_cast<float>(expected))) return 0.5;  // The error is at most this.
   constexpr double kOther = std::numeric_limits<double>::infinity();
   if (std::isnan(expected) || std::isnan(got)) return std::isnan(expected) && std::isnan(got) ? 0 : kOther;
   if (std::isinf(expected)) return got == expected ? 0 : kOther;
@@ -71,7 +71,7 @@ struct PairFunction {
 };
 constexpr PairFunction kPairFunctions[] = {{Op::atan2, atan2}, {Op::pow, pow}, {Op::fmod, fmod}};
 
-std::shared_ptr<const codegen::Code> compile(Op op, Tier tier) {
+std::shared_ptr<const codegen::MachineCode> compile(Op op, Tier tier) {
   bool has_two = ir::loop::op_arity(op) == 2;
   std::string text = std::string("kernel f(in p0: f32, in p1: f32, out p2: f32; sizes n0) {\n parallel i0 < n0 {\n") +
                      "  %0 = load p0[i0]\n  %1 = load p1[i0]\n  %2 = " + ir::loop::op_name(op) + (has_two ? " f32 %0 %1" : " f32 %0") +
@@ -79,8 +79,8 @@ std::shared_ptr<const codegen::Code> compile(Op op, Tier tier) {
   return codegen::compile(ir::loop::parse_kernel(text), tier);
 }
 
-// Feeds pieces of numbers through all tiers at once, since libm is the slow part. Functions of one
-// number ignore the second.
+// Runs batches of numbers through all tiers at once, since libm is the slow part. Unary functions ignore
+// the second operand.
 class Comparison {
  public:
   using Exact = std::function<double(double, double)>;
@@ -112,7 +112,7 @@ class Comparison {
     y_.clear();
   }
 
-  // A line of the table; false if something is too far off.
+  // Prints a line of the table. Returns false if an error is too large.
   bool report(Op op) {
     flush();
     bool is_good = true;
@@ -132,7 +132,7 @@ class Comparison {
 
  private:
   Exact exact_;
-  std::vector<std::shared_ptr<const codegen::Code>> code_;
+  std::vector<std::shared_ptr<const codegen::MachineCode>> code_;
   std::vector<float> x_, y_;
 };
 
@@ -148,7 +148,7 @@ bool of_one(const Function& function, const std::vector<Tier>& tiers, bool all) 
   return comparison.report(function.op);
 }
 
-// All pairs of numbers that are special somewhere, then random ones, of any size and of sizes near 1.
+// Tests all pairs of special numbers, then random ones of any magnitude and of magnitudes near 1.
 bool of_two(const PairFunction& function, const std::vector<Tier>& tiers, bool all) {
   Comparison comparison(function.op, function.exact, tiers);
   std::vector<float> special;

@@ -1,5 +1,5 @@
-// Random kernels: machine code of every tier against the evaluator. Each kernel runs with guard pages
-// right behind its buffers and again with guard pages right in front of them, as one range and as
+// Random kernels: machine code of every tier compared with the evaluator. Each kernel runs with guard
+// pages directly after its buffers and again with guard pages directly before them, as one range and as
 // several ranges; all runs of one tier must agree bit for bit.
 //
 //   random_kernels [--seconds 20] [--seed N] [--one SEED] [--tier NAME] [--sleef libtorch_cpu.so]
@@ -24,8 +24,8 @@ namespace {
 using codegen::Tier;
 using Clock = std::chrono::steady_clock;
 
-// Copies of buffers that begin right behind a page that nobody may touch. What follows them on their
-// last page must stay as it is.
+// Copies of buffers that begin directly after an inaccessible page. The rest of their last page must not
+// change.
 class FrontGuarded {
  public:
   explicit FrontGuarded(const KernelMemory& memory) {
@@ -37,24 +37,24 @@ class FrontGuarded {
       auto* begin = static_cast<char*>(mapping) + page;
       std::memset(begin, kPattern, bytes);
       std::memcpy(begin, buffer.data(), buffer.bytes());
-      pieces_.push_back({static_cast<char*>(mapping), bytes + page, begin});
+      mappings_.push_back({static_cast<char*>(mapping), bytes + page, begin});
     }
   }
   ~FrontGuarded() {
-    for (const Piece& piece : pieces_) munmap(piece.mapping, piece.length);
+    for (const Mapping& mapping : mappings_) munmap(mapping.mapping, mapping.length);
   }
   FrontGuarded(const FrontGuarded&) = delete;
 
   std::vector<void*> pointers() const {
     std::vector<void*> out;
-    for (const Piece& piece : pieces_) out.push_back(piece.begin);
+    for (const Mapping& mapping : mappings_) out.push_back(mapping.begin);
     return out;
   }
   bool equals(const KernelMemory& memory) const {
-    for (size_t i = 0; i < pieces_.size(); ++i) {
+    for (size_t i = 0; i < mappings_.size(); ++i) {
       size_t bytes = memory.buffers[i].bytes();
-      if (std::memcmp(pieces_[i].begin, memory.buffers[i].data(), bytes) != 0) return false;
-      for (char* c = pieces_[i].begin + bytes; c < pieces_[i].mapping + pieces_[i].length; ++c)
+      if (std::memcmp(mappings_[i].begin, memory.buffers[i].data(), bytes) != 0) return false;
+      for (char* c = mappings_[i].begin + bytes; c < mappings_[i].mapping + mappings_[i].length; ++c)
         if (*c != kPattern) return false;
     }
     return true;
@@ -62,12 +62,12 @@ class FrontGuarded {
 
  private:
   static constexpr char kPattern = 0x5a;
-  struct Piece {
+  struct Mapping {
     char* mapping;
     size_t length;
     char* begin;
   };
-  std::vector<Piece> pieces_;
+  std::vector<Mapping> mappings_;
 };
 
 bool same_bytes(const KernelMemory& a, const KernelMemory& b) {
@@ -76,10 +76,10 @@ bool same_bytes(const KernelMemory& a, const KernelMemory& b) {
   return true;
 }
 
-// "" or what is wrong.
-std::string check(const RandomKernel& r, const codegen::Code& code, const KernelMemory& before, const KernelMemory& expected,
+// Returns "" or a description of the problem.
+std::string check(const RandomKernel& r, const codegen::MachineCode& code, const KernelMemory& before, const KernelMemory& expected,
                   std::mt19937_64& random) {
-  KernelMemory whole = before, pieces = before;
+  KernelMemory whole = before, split = before;
   FrontGuarded front(before);
   abi::KernelArguments arguments = whole.arguments();
   int64_t count = iterations(r.kernel, whole);
@@ -87,13 +87,13 @@ std::string check(const RandomKernel& r, const codegen::Code& code, const Kernel
   std::string problem = difference(r.kernel, whole, expected, r.tolerances);
   if (!problem.empty()) return problem;
 
-  arguments = pieces.arguments();
+  arguments = split.arguments();
   for (int64_t begin = 0; begin < count;) {
     int64_t end = begin + 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(count - begin));
     code.run(begin, end, &arguments);
     begin = end;
   }
-  if (!same_bytes(whole, pieces)) return "in several ranges: other bytes";
+  if (!same_bytes(whole, split)) return "in several ranges: other bytes";
 
   std::vector<void*> pointers = front.pointers();
   arguments.buffers = pointers.data();
@@ -118,7 +118,7 @@ bool one(uint64_t seed, std::optional<Tier> only, Tally& tally) {
   ++tally.kernels;
   for (Tier tier : codegen::kTiers) {
     if (tier > codegen::best_tier() || (only && tier != *only)) continue;
-    codegen::llvm_text(r.kernel, tier);  // throws if LLVM finds it malformed
+    codegen::llvm_text(r.kernel, tier);  // Throws if LLVM's verifier rejects the module.
     auto code = codegen::compile(r.kernel, tier);
     for (size_t i = 0; i < before.size(); ++i, ++tally.runs) {
       std::string problem = check(r, *code, before[i], expected[i], random);

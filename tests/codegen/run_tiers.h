@@ -1,4 +1,4 @@
-// Runs a kernel's text in every tier that this CPU has, against the evaluator.
+// Runs a kernel's text in every tier of this CPU and compares it with the evaluator.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace tenon::test {
 
 using codegen::Tier;
-using ir::loop::Kernel;
+using ir::loop::LoopKernel;
 
 inline std::vector<Tier> tiers() {
   std::vector<Tier> out;
@@ -32,9 +32,9 @@ inline std::vector<double> numbers(int64_t count, uint64_t seed) {
   return out;
 }
 
-// Compiled once a text.
-inline const std::vector<std::shared_ptr<const codegen::Code>>& codes_of(const char* text) {
-  static std::map<std::string, std::vector<std::shared_ptr<const codegen::Code>>> known;
+// Returns the code of a kernel in all tiers; each text is compiled once.
+inline const std::vector<std::shared_ptr<const codegen::MachineCode>>& codes_of(const char* text) {
+  static std::map<std::string, std::vector<std::shared_ptr<const codegen::MachineCode>>> known;
   auto& codes = known[text];
   if (codes.empty())
     for (Tier tier : tiers()) codes.push_back(codegen::compile(ir::loop::parse_kernel(text), tier));
@@ -42,7 +42,7 @@ inline const std::vector<std::shared_ptr<const codegen::Code>>& codes_of(const c
 }
 
 inline void expect_right(const char* text, const KernelMemory& before, const std::vector<double>& tolerances) {
-  Kernel kernel = ir::loop::parse_kernel(text);
+  LoopKernel kernel = ir::loop::parse_kernel(text);
   ir::loop::verify(kernel);
   KernelMemory expected = before;
   evaluate(kernel, expected.arguments());

@@ -1,4 +1,4 @@
-// Corners that random kernels seldom meet.
+// Corner cases that random kernels seldom contain.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kInfinity = HUGE_VAL;
 
-// Any byte but 0 is true, and true is written as 1.
+// Every byte except 0 is true, and true is stored as 1.
 TEST(SmallKernels, BoolsOfAnyByte) {
   const char* text = R"(kernel bools(in p0: bool, out p1: bool, out p2: i32; sizes n0) {
   parallel i0 < n0 {
@@ -45,7 +45,7 @@ TEST(SmallKernels, ComparisonsWithNan) {
   expect_right(text.c_str(), memory_for(text.c_str(), {a, b, out, out, out, out, out, out}, {static_cast<int64_t>(a.size())}), {});
 }
 
-// A product that is summed may be multiplied and added at once, unless somebody else reads it.
+// A product that is summed may be fused into the sum, unless it has another use.
 TEST(SmallKernels, SummedProductThatIsAlsoStored) {
   const char* text = R"(kernel dot(in p0: f32, out p1: f32, out p2: f32; sizes n0) {
   parallel i0 < 1 {
@@ -60,7 +60,7 @@ TEST(SmallKernels, SummedProductThatIsAlsoStored) {
   expect_right(text, memory_for(text, {numbers(77, 1), std::vector<double>(77), {0}}, {77}), {0, 0, 2e-5});
 }
 
-// Strides that only a run tells: 0, 1, more and backwards.
+// Strides that are known only at run time: 0, 1, larger and negative ones.
 TEST(SmallKernels, StridesOfTheRun) {
   const char* text = R"(kernel strided(in p0: i16, out p1: i16; sizes n0 n1 n2) {
   parallel i0 < 2 {
@@ -89,7 +89,7 @@ TEST(SmallKernels, ScalarsUnderAMask) {
     }
   }
 })";
-  // Only the first row may be read: there is no memory for the others.
+  // Only the first row may be read, since the others are not allocated.
   std::vector<double> out(6), wide(54);
   expect_right(text, memory_for(text, {{5}, {1, 0, 0}, out, wide}, {3}), {});
 }
@@ -111,7 +111,7 @@ TEST(SmallKernels, EmptyExtents) {
     for (int64_t columns : {0, 1, 50}) expect_right(text, memory_for(text, {{7, 7}, {7, 7}, {1, 1}}, {rows, columns}), {});
 }
 
-// All halves to f32 and back, and f32 numbers from all over to halves.
+// Converts all halves to f32 and back, and f32 numbers of all magnitudes to halves.
 TEST(SmallKernels, Halves) {
   for (const char* type : {"bf16", "f16"}) {
     std::string t = type;
@@ -131,7 +131,7 @@ TEST(SmallKernels, Halves) {
     constexpr int64_t kCount = 1 << 17;
     auto singles = memory_for(narrow.c_str(), {std::vector<double>(kCount), std::vector<double>(kCount)}, {kCount});
     for (int64_t i = 0; i < kCount; ++i) {
-      // Half of them around the points where rounding turns.
+      // Every other number is next to a rounding boundary.
       uint32_t bits = static_cast<uint32_t>(i * 32771);
       if (i % 2) bits = std::bit_cast<uint32_t>(f16_to_float(static_cast<uint16_t>(i / 2))) + static_cast<uint32_t>(0xfff + i % 3);
       std::memcpy(singles.buffers[0].data() + 4 * i, &bits, 4);

@@ -1,4 +1,4 @@
-// Prints what compiling costs; asserts only that it is no order of magnitude more.
+// Prints compile times, and only asserts that they are not an order of magnitude longer than usual.
 #include <gtest/gtest.h>
 #include <time.h>
 

@@ -106,7 +106,7 @@ std::string EagerGraph::difference(const ir::Graph& before, const ir::Graph& aft
     if (std::string d = unlike(mine[i], theirs[i]); !d.empty()) return which + ": " + d;
     if (mine[i].storage_offset() != theirs[i].storage_offset()) return which + ": another offset";
     for (size_t k = 0; k < i; ++k) {
-      bool empty = mine[i].numel() == 0 || mine[k].numel() == 0;  // whose memory that is nobody can tell
+      bool empty = mine[i].numel() == 0 || mine[k].numel() == 0;  // Aliasing of empty tensors is not observable.
       if (!empty && mine[i].is_alias_of(mine[k]) != theirs[i].is_alias_of(theirs[k])) return which + " shares memory differently";
       if (!empty && theirs[i].is_same(theirs[k])) return which + " is the same object as another";
     }

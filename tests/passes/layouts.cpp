@@ -1,4 +1,4 @@
-// passes/layout.h against ATen, on random sizes and strides.
+// Compares passes/layout.h with ATen on random sizes and strides.
 #include "passes/layout.h"
 
 #include <ATen/ATen.h>
@@ -20,7 +20,7 @@ struct Random {
     for (int64_t& size : out) size = below(12) == 0 ? 0 : 1 + below(4);
     return out;
   }
-  // Some plain tensor, turned, cut and spread.
+  // Returns a tensor with random transposes, slices and expansions.
   at::Tensor tensor() {
     at::Tensor t = at::empty(sizes());
     for (int64_t d = 0; d < t.dim(); ++d) {
@@ -35,7 +35,7 @@ struct Random {
     }
     return t;
   }
-  // As many elements, cut otherwise.
+  // Returns random sizes with this element count.
   std::vector<int64_t> reshaped(int64_t count) {
     std::vector<int64_t> out;
     for (int64_t rest = count; rest > 1 || below(3) == 0;) {

@@ -1,6 +1,6 @@
-// Random graphs made of what the passes look for: copies, conversions, views of views, constants, ops
-// that change nothing, equal ops, writes. All passes together must keep every output, every input
-// that is written back, and who shares memory with whom.
+// Random graphs of patterns that the passes transform: copies, conversions, views of views, constants,
+// no-ops, equal ops, writes. All passes together must preserve outputs, inputs that are written back,
+// and aliasing.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -53,7 +53,7 @@ class Generator {
 
  private:
   int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
-  // Recent ones more often: chains.
+  // Recent values are more likely, so that chains arise.
   ValueId pick() { return values_[values_.size() - 1 - static_cast<size_t>(below(below(2) ? std::min<int64_t>(3, size()) : size()))]; }
   int64_t size() const { return static_cast<int64_t>(values_.size()); }
   Attribute list(std::vector<int64_t> items) { return items; }
@@ -69,7 +69,7 @@ class Generator {
       ValueId id = make(pick());
       if (id != ir::kNoValue) values_.push_back(id);
     } catch (const c10::Error&) {
-      // refused by ATen, and not added
+      // ATen rejected the op, so it was not added.
     }
   }
 
@@ -95,7 +95,7 @@ class Generator {
       case 0:
         return g.apply("aten::t", {x});
       case 1:
-        return g.apply("aten::transpose.int", {x, whole(dim), whole(-1)});
+        return g.apply("aten::transpose.int", {x, integer(dim), integer(-1)});
       case 2:
         return g.apply("aten::permute", {x, rank == 3 ? list({2, 0, 1}) : list({1, 0})});
       case 3:
@@ -103,7 +103,7 @@ class Generator {
       case 4:
         return g.apply("aten::view", {x, below(2) ? list({3, t.numel() / 3}) : list({t.numel() / 3, 1, 3})});
       case 5:
-        return g.apply("aten::unsqueeze", {x, whole(below(rank + 1))});
+        return g.apply("aten::unsqueeze", {x, integer(below(rank + 1))});
       case 6:
         return g.apply("aten::squeeze", {x});
       case 7:
@@ -113,10 +113,10 @@ class Generator {
                                                     : list({2, -1}),
                                         Attribute(false)});
       case 8:
-        return g.apply("aten::slice.Tensor", {x, whole(dim), whole(below(2)), whole(9), whole(1)});
+        return g.apply("aten::slice.Tensor", {x, integer(dim), integer(below(2)), integer(9), integer(1)});
       case 9:
         return g.apply("aten::detach", {x});
-      default:  // what lies between the elements has no contents in a graph
+      default:  // Gaps between elements have no contents in a graph.
         if (!t.is_non_overlapping_and_dense() || t.numel() < 2) return ir::kNoValue;
         return g.apply("aten::as_strided", {x, list({2}), list({1}), below(2) ? Attribute(t.storage_offset()) : Attribute(ir::None{})});
     }
@@ -126,7 +126,7 @@ class Generator {
     static const at::ScalarType types[] = {at::kFloat, at::kDouble, at::kFloat, at::kBFloat16, at::kBool, at::kInt, at::kLong};
     Attribute none = ir::None{};
     if (below(2)) return g.apply("aten::clone", {x, below(3) ? none : Attribute(int64_t{0})});
-    return g.apply("aten::_to_copy", {x, whole(static_cast<int64_t>(types[below(7)])), none, none, none, Attribute(false), none});
+    return g.apply("aten::_to_copy", {x, integer(static_cast<int64_t>(types[below(7)])), none, none, none, Attribute(false), none});
   }
 
   ValueId write(ValueId x) {
@@ -136,15 +136,15 @@ class Generator {
     bool apart = !g.tensor(other).is_alias_of(t);
     switch (below(6)) {
       case 0:
-        return apart ? g.apply("aten::add_.Tensor", {x, other, whole(1)}) : ir::kNoValue;
+        return apart ? g.apply("aten::add_.Tensor", {x, other, integer(1)}) : ir::kNoValue;
       case 1:
-        return g.apply("aten::mul_.Scalar", {x, below(2) ? whole(1) : number(0.5)});
+        return g.apply("aten::mul_.Scalar", {x, below(2) ? integer(1) : real(0.5)});
       case 2:
         return apart ? g.apply("aten::copy_", {x, other, Attribute(false)}) : ir::kNoValue;
       case 3:
-        return g.apply("aten::fill_.Scalar", {x, whole(below(3))});
+        return g.apply("aten::fill_.Scalar", {x, integer(below(3))});
       case 4:
-        return apart && t.dim() == 2 ? g.apply("aten::baddbmm_", {x, other, other, whole(1), whole(1)}) : ir::kNoValue;
+        return apart && t.dim() == 2 ? g.apply("aten::baddbmm_", {x, other, other, integer(1), integer(1)}) : ir::kNoValue;
       default:
         return g.apply("aten::relu_", {x});
     }
@@ -158,9 +158,9 @@ class Generator {
       case 1:
         return g.apply("aten::ones_like", {x, none, none, none, none, none});
       case 2:
-        return g.apply("aten::full", {list(g.tensor(x).sizes().vec()), number(below(2) ? 0.1 : -0.0), whole(6), none, none, none});
+        return g.apply("aten::full", {list(g.tensor(x).sizes().vec()), real(below(2) ? 0.1 : -0.0), integer(6), none, none, none});
       default:
-        return g.apply("aten::full_like", {x, whole(1), none, none, none, none, none});
+        return g.apply("aten::full_like", {x, integer(1), none, none, none, none, none});
     }
   }
 
@@ -168,8 +168,8 @@ class Generator {
     auto other = [&]() -> Argument {
       static const double numbers[] = {0.0, -0.0, 1.0, 1.0, 2.0};
       if (below(3) == 0) return pick();
-      if (below(2)) return Attribute(ir::NumberTensor{ir::DType::f64, numbers[below(5)]});
-      return Attribute(ir::NumberTensor{ir::DType::i64, below(2)});
+      if (below(2)) return Attribute(ir::ScalarTensor{ir::DType::f64, numbers[below(5)]});
+      return Attribute(ir::ScalarTensor{ir::DType::i64, below(2)});
     };
     switch (below(8)) {
       case 0:
@@ -177,15 +177,15 @@ class Generator {
       case 1:
         return g.apply("aten::exp", {x});
       case 2:
-        return g.apply("aten::add.Tensor", {x, other(), whole(1)});
+        return g.apply("aten::add.Tensor", {x, other(), integer(1)});
       case 3:
-        return g.apply("aten::sub.Tensor", {x, other(), whole(1)});
+        return g.apply("aten::sub.Tensor", {x, other(), integer(1)});
       case 4:
         return g.apply("aten::mul.Tensor", {x, other()});
       case 5:
         return g.apply("aten::div.Tensor", {x, other()});
       case 6:
-        return g.apply("aten::mul.Scalar", {x, number(1.0)});
+        return g.apply("aten::mul.Scalar", {x, real(1.0)});
       default:
         return g.apply("aten::sum.dim_IntList", {x, list({0}), Attribute(true), Attribute(ir::None{})});
     }
@@ -208,7 +208,7 @@ TEST(RandomGraphs, KeepWhatCanBeSeen) {
     ir::Graph after = graph;
     for (const passes::PassRun& run : passes::run_all(after)) changed += run.changed;
     EXPECT_EQ(made.g.difference(graph, after), "") << "seed " << seed << "\n" << text << ir::print(after);
-    // A second time they find nothing to do but what the first time uncovered; in the end, nothing.
+    // Repeated runs may only change what earlier runs uncovered, until nothing changes.
     for (int again = 0; again < 4; ++again) passes::run_all(after);
     for (const passes::PassRun& run : passes::run_all(after))
       EXPECT_FALSE(run.changed) << run.name << ", seed " << seed << "\n" << text << ir::print(after);

@@ -13,8 +13,8 @@ namespace tenon::test {
 
 using ir::DType;
 using ir::dtype_size;
-using ir::loop::Kernel;
-using ir::loop::Number;
+using ir::loop::LoopKernel;
+using ir::loop::ScalarValue;
 
 namespace {
 constexpr std::byte kPattern{0x5A};
@@ -56,15 +56,15 @@ abi::KernelArguments KernelMemory::arguments() {
   return {pointers_.data(), sizes.data(), scalars.data()};
 }
 
-int64_t KernelMemory::length(const Kernel& kernel, size_t buffer) const {
+int64_t KernelMemory::length(const LoopKernel& kernel, size_t buffer) const {
   return static_cast<int64_t>(buffers.at(buffer).bytes()) / dtype_size(kernel.buffers.at(buffer).type);
 }
 
-Number KernelMemory::get(const Kernel& kernel, size_t buffer, int64_t at) const {
+ScalarValue KernelMemory::get(const LoopKernel& kernel, size_t buffer, int64_t at) const {
   return ir::loop::read_element(kernel.buffers.at(buffer).type, buffers.at(buffer).data(), at);
 }
 
-KernelMemory memory_of(const Kernel& kernel, const std::vector<std::vector<double>>& buffers, std::vector<int64_t> sizes,
+KernelMemory memory_of(const LoopKernel& kernel, const std::vector<std::vector<double>>& buffers, std::vector<int64_t> sizes,
                        std::vector<double> scalars) {
   KernelMemory memory;
   memory.sizes = std::move(sizes);
@@ -74,25 +74,26 @@ KernelMemory memory_of(const Kernel& kernel, const std::vector<std::vector<doubl
     const std::vector<double>& numbers = buffers.at(i);
     memory.buffers.emplace_back(numbers.size() * dtype_size(type));
     for (size_t at = 0; at < numbers.size(); ++at)
-      write_element(ir::loop::number_of(type, numbers[at]), memory.buffers[i].data(), static_cast<int64_t>(at));
+      write_element(ir::loop::scalar_value(type, numbers[at]), memory.buffers[i].data(), static_cast<int64_t>(at));
   }
   return memory;
 }
 
 namespace {
 
-bool are_alike(const Number& a, const Number& b, double tolerance) {
+bool are_alike(const ScalarValue& a, const ScalarValue& b, double tolerance) {
   if (!is_floating(a.type)) return a.integer == b.integer;
   if (std::isnan(a.real) || std::isnan(b.real)) return std::isnan(a.real) && std::isnan(b.real);
   if (std::isinf(a.real) || std::isinf(b.real)) return a.real == b.real;
   return std::fabs(a.real - b.real) <= tolerance;
 }
 
-std::string text(const Number& n) { return is_floating(n.type) ? std::to_string(n.real) : std::to_string(n.integer); }
+std::string text(const ScalarValue& n) { return is_floating(n.type) ? std::to_string(n.real) : std::to_string(n.integer); }
 
 }  // namespace
 
-std::string difference(const Kernel& kernel, const KernelMemory& got, const KernelMemory& expected, const std::vector<double>& tolerances) {
+std::string difference(const LoopKernel& kernel, const KernelMemory& got, const KernelMemory& expected,
+                       const std::vector<double>& tolerances) {
   for (size_t i = 0; i < kernel.buffers.size(); ++i) {
     std::string name = "p" + std::to_string(i);
     if (!got.buffers[i].front_is_intact()) return name + ": bytes before it were overwritten";
@@ -101,7 +102,7 @@ std::string difference(const Kernel& kernel, const KernelMemory& got, const Kern
       return name + ": its bytes differ";
     double tolerance = tolerances.empty() ? 0 : tolerances.at(i);
     for (int64_t at = 0; at < expected.length(kernel, i); ++at) {
-      Number a = got.get(kernel, i, at), b = expected.get(kernel, i, at);
+      ScalarValue a = got.get(kernel, i, at), b = expected.get(kernel, i, at);
       if (!are_alike(a, b, tolerance))
         return name + "[" + std::to_string(at) + "]: " + text(a) + " instead of " + text(b) + ", tolerance " + std::to_string(tolerance);
     }

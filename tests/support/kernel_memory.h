@@ -40,20 +40,20 @@ struct KernelMemory {
 
   // The result is valid until this object is modified or destroyed.
   abi::KernelArguments arguments();
-  int64_t length(const ir::loop::Kernel& kernel, size_t buffer) const;  // Length in elements.
-  ir::loop::Number get(const ir::loop::Kernel& kernel, size_t buffer, int64_t at) const;
+  int64_t length(const ir::loop::LoopKernel& kernel, size_t buffer) const;  // Length in elements.
+  ir::loop::ScalarValue get(const ir::loop::LoopKernel& kernel, size_t buffer, int64_t at) const;
 
  private:
   std::vector<void*> pointers_;
 };
 
 // Returns memory whose buffers hold these values, cast to the dtypes of the buffers.
-KernelMemory memory_of(const ir::loop::Kernel& kernel, const std::vector<std::vector<double>>& buffers, std::vector<int64_t> sizes,
+KernelMemory memory_of(const ir::loop::LoopKernel& kernel, const std::vector<std::vector<double>>& buffers, std::vector<int64_t> sizes,
                        std::vector<double> scalars = {});
 
 // Describes the first difference of the outputs, or returns an empty string. All NaNs are equal. `tolerances` has the allowed
 // absolute difference of finite values for each buffer; if it is empty, none is allowed.
-std::string difference(const ir::loop::Kernel& kernel, const KernelMemory& got, const KernelMemory& expected,
+std::string difference(const ir::loop::LoopKernel& kernel, const KernelMemory& got, const KernelMemory& expected,
                        const std::vector<double>& tolerances = {});
 
 }  // namespace tenon::test

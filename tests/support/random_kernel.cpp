@@ -60,7 +60,7 @@ class Generator {
       while (v.extent.value > max);
       if (dice_.chance(0.02)) v.extent.value = 0;
     }
-    loop.variables.push_back({v.number, v.extent});
+    loop.variables.push_back({v.id, v.extent});
     enclosing_.push_back(v);
   }
 
@@ -81,7 +81,7 @@ class Generator {
     Index index;
     Size stride = Size::constant(dice_.chance(0.15) ? 2 : 1);
     for (size_t i = loops.size(); i-- > 0; stride = next_stride(stride, loops[i].extent))
-      index.insert(index.begin(), Term{Term::Kind::loop, loops[i].number, stride});
+      index.insert(index.begin(), IndexTerm{IndexTerm::Kind::loop, loops[i].id, stride});
     return index;
   }
 
@@ -89,19 +89,19 @@ class Generator {
     Index index;
     for (const EnclosingLoop& loop : loops) {
       if (dice_.chance(0.2)) {
-        index.push_back({Term::Kind::loop, loop.number, Size::constant(-1)});
+        index.push_back({IndexTerm::Kind::loop, loop.id, Size::constant(-1)});
         Size last = loop.extent.is_param ? rule({SizeRule::Kind::last, 0, loop.extent, {}})
                                          : Size::constant(std::max<int64_t>(loop.extent.value - 1, 0));
-        index.push_back({Term::Kind::one, 0, last});
+        index.push_back({IndexTerm::Kind::one, 0, last});
       } else {
-        index.push_back({Term::Kind::loop, loop.number, free_size()});
+        index.push_back({IndexTerm::Kind::loop, loop.id, free_size()});
       }
     }
-    if (dice_.chance(0.3)) index.push_back({Term::Kind::one, 0, free_size()});
+    if (dice_.chance(0.3)) index.push_back({IndexTerm::Kind::one, 0, free_size()});
     if (dice_.chance(0.3)) {
       Item item = values_.compute(Op::bit_and, DType::i64, {values_.of(DType::i64), values_.constant(DType::i64, 7)}, 7);
       out_.in_index[item.reg] = Size::constant(8);
-      index.push_back({Term::Kind::reg, item.reg, free_size()});
+      index.push_back({IndexTerm::Kind::reg, item.reg, free_size()});
     }
     return index;
   }
@@ -134,7 +134,7 @@ class Generator {
   // Loads the first elements along the last loop from one buffer, and the rest from another.
   void cat() {
     const EnclosingLoop& loop = enclosing_.back();
-    Item at = values_.index(loop.number), end = values_.constant(DType::i64, static_cast<double>(dice_.below(9)));
+    Item at = values_.index(loop.id), end = values_.constant(DType::i64, static_cast<double>(dice_.below(9)));
     Item is_first = values_.compute(Op::lt, DType::i64, {at, end});
     Item is_second = values_.compute(Op::bit_not, DType::boolean, {is_first}, 1);
     Item shifted = values_.compute(Op::sub, DType::i64, {at, end}, 100);
@@ -142,8 +142,8 @@ class Generator {
     DType type = dice_.pick(kTypes);
     Item first = load_from(buffer(type, false), dense(enclosing_), is_first.reg);
     Index index = dense(enclosing_);
-    for (Term& term : index)
-      if (term.which == loop.number) term = {Term::Kind::reg, shifted.reg, term.stride};
+    for (IndexTerm& term : index)
+      if (term.which == loop.id) term = {IndexTerm::Kind::reg, shifted.reg, term.stride};
     Item second = load_from(buffer(type, false), std::move(index), is_second.reg);
     if (is_half(type)) {
       first = values_.cast(first, type = DType::f32);
@@ -175,7 +175,7 @@ class Generator {
   void step() {
     if (dice_.chance(0.15)) load();
     else if (dice_.chance(0.08)) cat();
-    else if (dice_.chance(0.08)) values_.keep(values_.index(dice_.pick(enclosing_).number));
+    else if (dice_.chance(0.08)) values_.keep(values_.index(dice_.pick(enclosing_).id));
     else if (kernel_.scalars > 0 && dice_.chance(0.08)) scalar();
     else values_.something();
   }
@@ -243,7 +243,7 @@ class Generator {
 
   RandomKernel out_;
   Dice dice_;
-  Kernel& kernel_;
+  LoopKernel& kernel_;
   bool is_exact_;
   RandomValues values_;
   std::vector<EnclosingLoop> enclosing_;

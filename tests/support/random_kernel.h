@@ -33,7 +33,7 @@ struct SizeRule {
 };
 
 struct RandomKernel {
-  ir::loop::Kernel kernel;
+  ir::loop::LoopKernel kernel;
   bool is_exact = false;                             // The inputs may hold any value: NaN, infinity, huge values.
   std::vector<double> tolerances;                    // Tolerance of each buffer.
   std::vector<SizeRule> sizes;                       // A rule refers to earlier sizes only.
@@ -46,6 +46,6 @@ RandomKernel random_kernel(std::mt19937_64& random);
 KernelMemory random_memory(const RandomKernel& kernel, std::mt19937_64& random);
 
 // Returns the count of iterations of the flattened parallel loop.
-int64_t iterations(const ir::loop::Kernel& kernel, const KernelMemory& memory);
+int64_t iterations(const ir::loop::LoopKernel& kernel, const KernelMemory& memory);
 
 }  // namespace tenon::test

@@ -43,16 +43,16 @@ class BufferLengths {
   void operator()(const Load& s) { extend(s.buffer, s.index); }
   void operator()(const Store& s) { extend(s.buffer, s.index); }
   void operator()(const Loop& loop) {
-    for (const Loop::Variable& v : loop.variables) extents_.at(v.number) = value_of(v.extent, sizes_);
+    for (const Loop::Variable& v : loop.variables) extents_.at(v.id) = value_of(v.extent, sizes_);
     for (const Statement& statement : loop.body) std::visit(*this, statement.what);
   }
 
  private:
   void extend(int32_t buffer, const Index& index) {
     int64_t last = 0;
-    for (const Term& term : index) {
-      int64_t max = term.kind == Term::Kind::one    ? 1
-                    : term.kind == Term::Kind::loop ? extents_.at(term.which) - 1
+    for (const IndexTerm& term : index) {
+      int64_t max = term.kind == IndexTerm::Kind::one    ? 1
+                    : term.kind == IndexTerm::Kind::loop ? extents_.at(term.which) - 1
                                                     : value_of(r_.in_index.at(term.which), sizes_) - 1;
       last += std::max<int64_t>(max * value_of(term.stride, sizes_), 0);
     }
@@ -72,11 +72,11 @@ double real_of(bool is_exact, Dice& dice) {
   return dice.chance(0.5) ? dice.unit() * 8 - 4 : std::ldexp(dice.unit() - 0.5, static_cast<int>(dice.below(60)) - 30);
 }
 
-Number number_for(DType type, bool is_exact, Dice& dice) {
-  if (is_real(type) || is_half(type)) return number_of(type, real_of(is_exact, dice));
-  if (type == DType::boolean) return number_of(type, dice.below(2));
-  if (is_exact && dice.chance(0.5)) return number_of(type, static_cast<int64_t>(dice.bits()));
-  return number_of(type, type == DType::u8 ? dice.below(101) : dice.below(201) - 100);
+ScalarValue number_for(DType type, bool is_exact, Dice& dice) {
+  if (is_real(type) || is_half(type)) return scalar_value(type, real_of(is_exact, dice));
+  if (type == DType::boolean) return scalar_value(type, dice.below(2));
+  if (is_exact && dice.chance(0.5)) return scalar_value(type, static_cast<int64_t>(dice.bits()));
+  return scalar_value(type, type == DType::u8 ? dice.below(101) : dice.below(201) - 100);
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ KernelMemory random_memory(const RandomKernel& r, std::mt19937_64& random) {
   return memory;
 }
 
-int64_t iterations(const Kernel& kernel, const KernelMemory& memory) {
+int64_t iterations(const LoopKernel& kernel, const KernelMemory& memory) {
   int64_t count = 1;
   for (const Loop::Variable& v : kernel.outer.variables) count *= value_of(v.extent, memory.sizes);
   return count;

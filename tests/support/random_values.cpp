@@ -97,8 +97,8 @@ Item RandomValues::exact(DType type) {
 
 Item RandomValues::constant(DType type, double number) {
   Constant c{new_register(), type, 0.0};
-  if (is_real(type)) c.number = number;
-  else c.number = static_cast<int64_t>(number);
+  if (is_real(type)) c.value = number;
+  else c.value = static_cast<int64_t>(number);
   add({c});
   return {c.result, type, std::fabs(number), 0, true};
 }

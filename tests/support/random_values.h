@@ -47,7 +47,7 @@ class RandomValues {
   using DType = ir::DType;
   using Op = ir::loop::Op;
 
-  RandomValues(Dice& dice, ir::loop::Kernel& kernel, bool is_exact) : dice_(dice), kernel_(kernel), is_exact_(is_exact) {}
+  RandomValues(Dice& dice, ir::loop::LoopKernel& kernel, bool is_exact) : dice_(dice), kernel_(kernel), is_exact_(is_exact) {}
 
   // Statements are added to the innermost open block.
   void open(std::vector<ir::loop::Statement>& block);
@@ -93,7 +93,7 @@ class RandomValues {
   Item select(DType type);
 
   Dice& dice_;
-  ir::loop::Kernel& kernel_;
+  ir::loop::LoopKernel& kernel_;
   bool is_exact_;
   std::vector<Scope> scopes_;
   std::vector<bool> used_;  // Whether each register is used.

@@ -84,7 +84,7 @@ TEST(Arena, LiveValuesDoNotOverlap) {
     ir::Arena arena = plan(graph);
     std::vector<Life> lives = lives_of(graph);
     for (const Life& a : lives) {
-      ir::Arena::Place at = arena.places[a.root];
+      ir::Arena::Location at = arena.locations[a.root];
       if (at.host == ir::Arena::kOwn) continue;
       ++placed;
       ASSERT_NE(a.end, SIZE_MAX) << "seed " << seed << ": %" << a.root << " is handed out";
@@ -97,7 +97,7 @@ TEST(Arena, LiveValuesDoNotOverlap) {
           if (b.root == host) ASSERT_LT(a.end, b.begin) << "seed " << seed << ": %" << a.root << " lives in a result that is written";
       }
       for (const Life& b : lives) {
-        ir::Arena::Place other = arena.places[b.root];
+        ir::Arena::Location other = arena.locations[b.root];
         if (a.root == b.root || other.host != at.host || a.end < b.begin || b.end < a.begin) continue;
         bool apart = at.begin + bytes(graph, a.root) <= other.begin || other.begin + bytes(graph, b.root) <= at.begin;
         ASSERT_TRUE(apart) << "seed " << seed << ": %" << a.root << " and %" << b.root;
@@ -125,12 +125,12 @@ TEST(Arena, AResultReusesTheBufferOfADyingOperand) {
     return pairs;
   };
   ir::Arena arena = plan(graph, sharing);
-  auto place = [&](ValueId id) { return std::pair{arena.places[id].host, arena.places[id].begin}; };
+  auto place = [&](ValueId id) { return std::pair{arena.locations[id].host, arena.locations[id].begin}; };
   EXPECT_NE(place(2), place(1)) << "%1 is read again";
   EXPECT_EQ(place(3), place(2));
   EXPECT_EQ(place(4), place(3));
   EXPECT_EQ(arena.bytes, 2 * 64 * 4);
-  EXPECT_EQ(arena.places[5].host, ir::Arena::kOwn) << "a result";
+  EXPECT_EQ(arena.locations[5].host, ir::Arena::kOwn) << "a result";
 }
 
 }  // namespace

@@ -17,13 +17,13 @@ using test::KernelMemory;
 // Evaluates a kernel and returns the contents of one buffer.
 std::vector<double> result(const std::string& text, const std::vector<std::vector<double>>& buffers, std::vector<int64_t> sizes,
                            size_t which, std::vector<double> scalars = {}) {
-  Kernel kernel = parse_kernel(text);
+  LoopKernel kernel = parse_kernel(text);
   verify(kernel);
   KernelMemory memory = test::memory_of(kernel, buffers, std::move(sizes), std::move(scalars));
   evaluate(kernel, memory.arguments());
   std::vector<double> out;
   for (int64_t i = 0; i < memory.length(kernel, which); ++i) {
-    Number n = memory.get(kernel, which, i);
+    ScalarValue n = memory.get(kernel, which, i);
     out.push_back(is_real(n.type) || is_half(n.type) ? n.real : static_cast<double>(n.integer));
   }
   return out;
@@ -196,9 +196,9 @@ TEST(LoopEvaluate, EmptyParallelLoop) {
   EXPECT_EQ(out, Values{5});
 }
 
-Number op(Op which, DType type, std::vector<double> operands) {
-  std::vector<Number> numbers;
-  for (double operand : operands) numbers.push_back(number_of(type, operand));
+ScalarValue op(Op which, DType type, std::vector<double> operands) {
+  std::vector<ScalarValue> numbers;
+  for (double operand : operands) numbers.push_back(scalar_value(type, operand));
   return compute(which, type, numbers);
 }
 
@@ -233,7 +233,7 @@ TEST(LoopEvaluate, ComparisonsWithNan) {
 }
 
 double cast(DType from, double number, DType to) {
-  Number n = compute(Op::cast, to, {number_of(from, number)});
+  ScalarValue n = compute(Op::cast, to, {scalar_value(from, number)});
   EXPECT_EQ(n.type, to);
   return is_real(to) || is_half(to) ? n.real : static_cast<double>(n.integer);
 }

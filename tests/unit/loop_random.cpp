@@ -21,7 +21,7 @@ TEST(RandomKernels, AreValid) {
     RandomKernel r = random_kernel(random);
     ASSERT_NO_THROW(verify(r.kernel)) << seed;
     std::string text = print(r.kernel);
-    Kernel again = parse_kernel(text);
+    LoopKernel again = parse_kernel(text);
     ASSERT_EQ(print(again), text) << seed;
     ASSERT_EQ(key(again), key(r.kernel)) << seed;
     ASSERT_NO_THROW(verify(again)) << seed;
@@ -69,9 +69,9 @@ class ConstructCoverage {
   void access(const std::string& what, const Index& index, Reg mask) {
     if (mask != kNoReg) seen_.insert("masked " + what);
     if (index.empty()) seen_.insert(what + " at 0");
-    for (const Term& term : index) {
-      if (term.kind == Term::Kind::reg) seen_.insert(what + " by register");
-      if (term.kind == Term::Kind::one) seen_.insert(what + " with offset");
+    for (const IndexTerm& term : index) {
+      if (term.kind == IndexTerm::Kind::reg) seen_.insert(what + " by register");
+      if (term.kind == IndexTerm::Kind::one) seen_.insert(what + " with offset");
       if (term.stride == Size::constant(-1)) seen_.insert(what + " backwards");
       if (term.stride.is_param) seen_.insert(what + " with stride");
     }

@@ -37,7 +37,7 @@ const char* const kNorm = R"(kernel residual_norm(in p0: f32, in p1: bf16, out p
 )";
 
 TEST(LoopText, RoundTrip) {
-  Kernel kernel = parse_kernel(kNorm);
+  LoopKernel kernel = parse_kernel(kNorm);
   verify(kernel);
   EXPECT_EQ(print(kernel), kNorm);
   EXPECT_EQ(kernel.registers, 13);
@@ -45,8 +45,8 @@ TEST(LoopText, RoundTrip) {
 }
 
 TEST(LoopText, EqualKernelsHaveEqualKeys) {
-  Kernel a = parse_kernel("kernel a(in p0: f32, out p1: f32) { parallel i0 < 4 { %0 = load p0[i0] %1 = neg f32 %0 store p1[i0] %1 } }");
-  Kernel b = parse_kernel("kernel b(in p0: f32, out p1: f32) { parallel i9 < 4 { %7 = load p0[i9] %3 = neg f32 %7 store p1[i9] %3 } }");
+  LoopKernel a = parse_kernel("kernel a(in p0: f32, out p1: f32) { parallel i0 < 4 { %0 = load p0[i0] %1 = neg f32 %0 store p1[i0] %1 } }");
+  LoopKernel b = parse_kernel("kernel b(in p0: f32, out p1: f32) { parallel i9 < 4 { %7 = load p0[i9] %3 = neg f32 %7 store p1[i9] %3 } }");
   EXPECT_EQ(key(a), key(b));
   EXPECT_NE(print(a), print(b));
   std::get<Compute>(b.outer.body[1].what).op = Op::abs;
@@ -55,7 +55,7 @@ TEST(LoopText, EqualKernelsHaveEqualKeys) {
 
 // Keys do not depend on the ids in the data, only on the order in which they appear.
 TEST(LoopText, KeysDoNotDependOnIds) {
-  Kernel kernel = parse_kernel("kernel k(in p0: f32, out p1: f32) { parallel i0 < 4 { %0 = load p0[i0] store p1[i0] %0 } }");
+  LoopKernel kernel = parse_kernel("kernel k(in p0: f32, out p1: f32) { parallel i0 < 4 { %0 = load p0[i0] store p1[i0] %0 } }");
   std::string before = key(kernel);
   std::get<Load>(kernel.outer.body[0].what).result = 41;
   std::get<Store>(kernel.outer.body[1].what).value = 41;
@@ -64,8 +64,8 @@ TEST(LoopText, KeysDoNotDependOnIds) {
   EXPECT_EQ(key(kernel), before);
 }
 
-Kernel with_constant(Constant constant) {
-  Kernel kernel;
+LoopKernel with_constant(Constant constant) {
+  LoopKernel kernel;
   kernel.buffers = {{constant.type, true}};
   kernel.registers = kernel.variables = 1;
   constant.result = 0;
@@ -82,8 +82,8 @@ void survive(DType type) {
     Real number;
     std::memcpy(&number, &bits, sizeof number);
     if (std::isnan(number)) continue;
-    Kernel again = parse_kernel(print(with_constant({kNoReg, type, static_cast<double>(number)})));
-    auto got = static_cast<Real>(std::get<double>(std::get<Constant>(again.outer.body[0].what).number));
+    LoopKernel again = parse_kernel(print(with_constant({kNoReg, type, static_cast<double>(number)})));
+    auto got = static_cast<Real>(std::get<double>(std::get<Constant>(again.outer.body[0].what).value));
     EXPECT_EQ(std::memcmp(&got, &number, sizeof number), 0) << number;
   }
 }
@@ -100,8 +100,8 @@ TEST(LoopText, SpecialConstantsSurvive) {
       EXPECT_EQ(print(parse_kernel(text)), text);
     }
   for (int64_t number : {INT64_MIN, INT64_MAX, int64_t{0}}) {
-    Kernel again = parse_kernel(print(with_constant({kNoReg, DType::i64, number})));
-    EXPECT_EQ(std::get<int64_t>(std::get<Constant>(again.outer.body[0].what).number), number);
+    LoopKernel again = parse_kernel(print(with_constant({kNoReg, DType::i64, number})));
+    EXPECT_EQ(std::get<int64_t>(std::get<Constant>(again.outer.body[0].what).value), number);
   }
 }
 
@@ -148,7 +148,7 @@ TEST(LoopText, DamagedTextIsRejectedOrParsed) {
         bad.insert(at, bad.substr(random() % bad.size(), 3));
     }
     try {
-      Kernel kernel = parse_kernel(bad);
+      LoopKernel kernel = parse_kernel(bad);
       EXPECT_EQ(print(parse_kernel(print(kernel))), print(kernel));
       verify(kernel);
     } catch (const Error&) {

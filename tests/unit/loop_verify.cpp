@@ -8,7 +8,7 @@
 namespace tenon::ir::loop {
 
 // Returns the error of verify(), or an empty string.
-std::string complaint(const Kernel& kernel) {
+std::string complaint(const LoopKernel& kernel) {
   try {
     verify(kernel);
   } catch (const InternalError& error) {
@@ -18,7 +18,7 @@ std::string complaint(const Kernel& kernel) {
 }
 
 // Returns a kernel with inputs p0: f32, p1: bf16, p2: bool and outputs p3: f32, p4: bf16.
-Kernel with_body(const std::string& body) {
+LoopKernel with_body(const std::string& body) {
   return parse_kernel(
       "kernel k(in p0: f32, in p1: bf16, in p2: bool, out p3: f32, out p4: bf16; sizes n0; scalars s0) {\nparallel i0 < n0 {\n" + body +
       "}\n}\n");
@@ -96,7 +96,7 @@ TEST(LoopVerify, OuterLoop) {
   EXPECT_NE(
       complaint(parse_kernel("kernel k() { parallel i0 < 4 { %0 = index i0 } sum i64 %0 -> %1 }")).find("a reduction of a parallel loop"),
       std::string::npos);
-  Kernel no_variables = with_body("");
+  LoopKernel no_variables = with_body("");
   no_variables.outer.variables.clear();
   EXPECT_NE(complaint(no_variables).find("too few variables"), std::string::npos);
 }
@@ -107,35 +107,35 @@ TEST(LoopVerify, BufferType) {
 
 // Invalid data that the parser would reject.
 TEST(LoopVerify, Data) {
-  Kernel twice = with_body("%0 = index i0 %1 = index i0");
+  LoopKernel twice = with_body("%0 = index i0 %1 = index i0");
   std::get<LoopIndex>(twice.outer.body[1].what).result = 0;
   EXPECT_NE(complaint(twice).find("a register assigned twice"), std::string::npos);
 
-  Kernel early = with_body("%0 = load p0[i0] %1 = neg f32 %0");
+  LoopKernel early = with_body("%0 = load p0[i0] %1 = neg f32 %0");
   std::swap(early.outer.body[0], early.outer.body[1]);
   EXPECT_NE(complaint(early).find("a register used before it is assigned"), std::string::npos);
 
-  Kernel out_of_range = with_body("%0 = index i0");
+  LoopKernel out_of_range = with_body("%0 = index i0");
   out_of_range.registers = 0;
   EXPECT_NE(complaint(out_of_range).find("a register out of range"), std::string::npos);
 
-  Kernel no_value = with_body("%0 = load p0[i0] store p3[i0] %0");
+  LoopKernel no_value = with_body("%0 = load p0[i0] store p3[i0] %0");
   std::get<Store>(no_value.outer.body[1].what).value = kNoReg;
   EXPECT_NE(complaint(no_value).find("a register out of range"), std::string::npos);
 
-  Kernel same_variable = with_body("serial i1 < 4 { } serial i2 < 4 { }");
-  std::get<Loop>(same_variable.outer.body[1].what).variables[0].number = 1;
+  LoopKernel same_variable = with_body("serial i1 < 4 { } serial i2 < 4 { }");
+  std::get<Loop>(same_variable.outer.body[1].what).variables[0].id = 1;
   EXPECT_NE(complaint(same_variable).find("a variable of two loops"), std::string::npos);
 
-  Kernel operands = with_body("%0 = load p0[i0] %1 = neg f32 %0");
+  LoopKernel operands = with_body("%0 = load p0[i0] %1 = neg f32 %0");
   std::get<Compute>(operands.outer.body[1].what).operands = {0, 0};
   EXPECT_NE(complaint(operands).find("another number of operands"), std::string::npos);
 
-  Kernel number = with_body("%0 = constant i64 1");
-  std::get<Constant>(number.outer.body[0].what).number = 1.0;
+  LoopKernel number = with_body("%0 = constant i64 1");
+  std::get<Constant>(number.outer.body[0].what).value = 1.0;
   EXPECT_NE(complaint(number).find("not a number of its type"), std::string::npos);
 
-  Kernel name = with_body("");
+  LoopKernel name = with_body("");
   name.name = "a b";
   EXPECT_NE(complaint(name).find("a proper name"), std::string::npos);
 }

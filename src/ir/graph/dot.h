@@ -1,4 +1,4 @@
-// Graph to Graphviz text: one box an op, views dashed, writes red.
+// Prints a graph as Graphviz text: one box per op, views dashed, writes red.
 #pragma once
 
 #include <string>

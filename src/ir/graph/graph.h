@@ -3,8 +3,8 @@
 //
 // Every op is a function here. An operand that ATen would overwrite (`add_`, `copy_`, an `out=`
 // tensor) is an immutable value like any other: the op works on a copy, and the copy is the
-// result. An executor drops the copy when nobody reads the old contents again (planner/reuse.h).
-// What a program leaves in tensors that it did not make is said by `write` lines at the end.
+// result. An executor skips the copy when nobody reads the old contents again (planner/reuse.h).
+// The `write` lines at the end list what the program writes into tensors that it did not create.
 #pragma once
 
 #include <complex>
@@ -25,7 +25,7 @@ const char* dtype_name(DType dtype);
 bool dtype_from_name(const std::string& text, DType& out);
 int64_t dtype_size(DType dtype);
 bool is_floating(DType dtype);
-bool is_integer(DType dtype);  // without bool
+bool is_integer(DType dtype);  // False for bool.
 bool is_complex(DType dtype);
 
 using ValueId = int32_t;
@@ -35,38 +35,37 @@ struct TensorType {
   DType dtype = DType::f32;
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;
-  int64_t offset = 0;  // of the first element in its storage; what `aten::as_strided` counts from
+  int64_t offset = 0;  // Storage offset of the first element; `aten::as_strided` counts from it.
 
   bool operator==(const TensorType&) const = default;
 };
 
 std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes);
-int64_t extent_of(const TensorType& type);  // elements of its storage, up to its last one
+int64_t extent_of(const TensorType& type);  // Number of storage elements up to the tensor's last element.
 
 struct Value {
   TensorType type;
-  ValueId alias_of = kNoValue;  // shares memory with this operand of the node that made it
-  bool requires_grad = false;   // when it was recorded
+  ValueId alias_of = kNoValue;  // Operand of the defining node that this value shares memory with.
+  bool requires_grad = false;   // State at recording time.
 };
 
-// A floating-point number that may be another one at each run; the graph lists what it was when it
-// was recorded.
+// A floating-point scalar that may differ from run to run. The graph lists its recorded value.
 struct Scalar {
   int32_t index = 0;
   bool operator==(const Scalar&) const = default;
 };
 
-// A number that C++ wrapped into a 0-d tensor (`x * 2.0`): it takes part in type promotion as a
-// number, not as a tensor, unless `plain`.
-struct NumberTensor {
+// A wrapped number: a scalar that C++ put into a 0-d tensor (`x * 2.0`). It takes part in type
+// promotion as a scalar, not as a tensor, unless it is `plain`.
+struct ScalarTensor {
   DType dtype = DType::f64;
   std::variant<int64_t, double, bool, std::complex<double>, Scalar> number;
   bool plain = false;
 
-  bool operator==(const NumberTensor&) const = default;
+  bool operator==(const ScalarTensor&) const = default;
 };
 
-// Things that have no text form of their own (generators); named by their place in a side table.
+// An object without a text form (a generator), named by its index in a side table.
 struct Resource {
   int32_t index = 0;
   bool operator==(const Resource&) const = default;
@@ -81,9 +80,9 @@ struct Device {
 };
 
 using Attribute = std::variant<None, bool, int64_t, double, std::complex<double>, std::string, Device, Resource, Scalar,
-                               std::vector<int64_t>, std::vector<double>, std::vector<bool>, std::vector<std::string>, NumberTensor>;
+                               std::vector<int64_t>, std::vector<double>, std::vector<bool>, std::vector<std::string>, ScalarTensor>;
 
-// One argument of an op: a value, a list of values (kNoValue stands for "no tensor"), or a constant.
+// One argument of an op: a value, a list of values (kNoValue means "no tensor"), or a constant.
 struct ValueList {
   std::vector<ValueId> ids;
   bool operator==(const ValueList&) const = default;
@@ -91,7 +90,7 @@ struct ValueList {
 using Argument = std::variant<ValueId, ValueList, Attribute>;
 
 // One result: a tensor, a list of tensors, or (for an op that writes its operands) the operand's
-// new contents. kNoValue: the op returned an undefined tensor there.
+// new contents. kNoValue means that the op returned an undefined tensor.
 struct Result {
   bool is_list = false;
   std::vector<ValueId> ids;
@@ -101,19 +100,19 @@ struct Result {
 struct Node {
   std::string op;  // "aten::add.Tensor"
   std::vector<Argument> args;
-  std::vector<Result> results;  // one per return of the schema
-  // Operands that the op overwrites, in argument order, and the value that stands for the new
-  // contents of each. Where the schema also returns that operand, the result is the same value.
+  std::vector<Result> results;  // One entry per return of the schema.
+  // Operands that the op overwrites, in argument order, and the value that holds the new contents
+  // of each. Where the schema also returns that operand, the result is the same value.
   struct Write {
     int32_t argument = 0;
-    int32_t item = 0;  // within a list
+    int32_t item = 0;  // Index within a list argument.
     ValueId before = kNoValue;
     ValueId after = kNoValue;
     bool operator==(const Write&) const = default;
   };
   std::vector<Write> writes;
-  bool ordered = false;  // draws random numbers or has another effect: keeps its place and is never dropped
-  bool no_grad = false;  // ran with grad mode off while the graph around it ran with it on
+  bool ordered = false;  // The op draws random numbers or has another effect: it is never moved or dropped.
+  bool no_grad = false;  // The op ran with grad mode off inside a graph that ran with grad mode on.
 };
 
 enum class InputRole : uint8_t { argument, state, gradient, tangent, saved };
@@ -125,7 +124,7 @@ struct Input {
   std::string name;
 };
 
-// After the graph has run, `input` holds `value`.
+// A write-back: `input` holds `value` after the graph has run.
 struct WriteBack {
   ValueId input = kNoValue;
   ValueId value = kNoValue;
@@ -135,11 +134,11 @@ struct Graph {
   std::string name = "graph";
   std::vector<Value> values;
   std::vector<Input> inputs;
-  std::vector<double> scalars;  // as recorded
+  std::vector<double> scalars;  // Values at recording time.
   std::vector<Node> nodes;
   std::vector<WriteBack> write_backs;
   std::vector<ValueId> outputs;
-  // A joint graph: the first node of the backward, and what the forward alone writes back.
+  // Index of the first backward node of a joint graph, and the write-backs of its forward.
   size_t backward_start = SIZE_MAX;
   std::vector<WriteBack> forward_write_backs;
 
@@ -152,13 +151,13 @@ struct Graph {
 
 inline constexpr int32_t kNoScalar = -1;
 
-// The scalar that an argument is, or holds as a 0-d tensor.
+// Returns the index of the scalar that an argument is or wraps, or kNoScalar.
 inline int32_t scalar_in(const Argument& arg) {
   const auto* attribute = std::get_if<Attribute>(&arg);
   if (!attribute) return kNoScalar;
   if (const auto* scalar = std::get_if<Scalar>(attribute)) return scalar->index;
-  const auto* number = std::get_if<NumberTensor>(attribute);
-  const auto* inside = number ? std::get_if<Scalar>(&number->number) : nullptr;
+  const auto* tensor = std::get_if<ScalarTensor>(attribute);
+  const auto* inside = tensor ? std::get_if<Scalar>(&tensor->number) : nullptr;
   return inside ? inside->index : kNoScalar;
 }
 

@@ -7,7 +7,7 @@
 namespace tenon::ir {
 namespace {
 
-// Integers by how much they hold; bool below all.
+// Rank of a type in promotion: bool, then integers and floating-point types by width.
 int rank(DType dtype) {
   switch (dtype) {
     case DType::boolean:
@@ -33,10 +33,10 @@ int rank(DType dtype) {
   }
 }
 
-std::string number_text(double number) {
-  if (number == std::floor(number) && std::fabs(number) < 1e15) return std::to_string(static_cast<int64_t>(number));
+std::string constant_text(double value) {
+  if (value == std::floor(value) && std::fabs(value) < 1e15) return std::to_string(static_cast<int64_t>(value));
   char text[40];
-  std::snprintf(text, sizeof text, "%.17g", number);
+  std::snprintf(text, sizeof text, "%.17g", value);
   return text;
 }
 
@@ -52,15 +52,15 @@ Graph subgraph(const Graph& graph, const Group& group) {
   return subgraph(graph, group, [&](ValueId id) -> const Value& { return graph.values[id]; });
 }
 
-// Values are numbered anew: a copy of all of the graph's values for each group would take quadratic time.
+// Values get new ids, because copying all values of the graph for each group would take quadratic time.
 Graph subgraph(const Graph& graph, const Group& group, const std::function<const Value&(ValueId)>& value) {
   Graph out;
   out.name = graph.name;
   out.scalars = graph.scalars;
-  std::unordered_map<ValueId, ValueId> numbers;
+  std::unordered_map<ValueId, ValueId> ids;
   auto renamed = [&](ValueId id) {
     if (id == kNoValue) return id;
-    auto [it, is_new] = numbers.try_emplace(id, static_cast<ValueId>(out.values.size()));
+    auto [it, is_new] = ids.try_emplace(id, static_cast<ValueId>(out.values.size()));
     if (is_new) out.values.push_back(value(id));
     return it->second;
   };
@@ -81,8 +81,8 @@ Graph subgraph(const Graph& graph, const Group& group, const std::function<const
       for (ValueId& id : result.ids) id = renamed(id);
     for_each_definition(node, [&](ValueId id) {
       ValueId& alias = out.values[id].alias_of;
-      auto known = numbers.find(alias);
-      if (alias != kNoValue) alias = known == numbers.end() ? kNoValue : known->second;
+      auto known = ids.find(alias);
+      if (alias != kNoValue) alias = known == ids.end() ? kNoValue : known->second;
     });
   }
   for (ValueId id : group.outputs) out.outputs.push_back(renamed(id));
@@ -92,7 +92,7 @@ Graph subgraph(const Graph& graph, const Group& group, const std::function<const
 DType promote(DType a, DType b) {
   if (a == b) return a;
   if (rank(a) != rank(b)) return rank(a) > rank(b) ? a : b;
-  return is_floating(a) ? DType::f32 : DType::i16;  // f16 with bf16, u8 with i8
+  return is_floating(a) ? DType::f32 : DType::i16;  // The pairs f16 and bf16, u8 and i8.
 }
 
 std::string plain_text(const Argument& argument) {
@@ -107,8 +107,8 @@ std::string plain_text(const Argument& argument) {
     for (bool flag : *flags) text += flag ? '1' : '0';
     return text;
   }
-  if (const auto* number = std::get_if<int64_t>(attribute)) return std::to_string(*number);
-  if (const auto* number = std::get_if<double>(attribute)) return number_text(*number);
+  if (const auto* value = std::get_if<int64_t>(attribute)) return std::to_string(*value);
+  if (const auto* value = std::get_if<double>(attribute)) return constant_text(*value);
   return {};
 }
 

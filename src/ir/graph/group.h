@@ -12,71 +12,71 @@
 
 namespace tenon::ir {
 
-// Where an operand lies: its strides along the dimensions that are computed over.
-struct Placed {
+// An operand with explicit strides along the dimensions of the group's iteration space.
+struct StridedOperand {
   ValueId id = kNoValue;
   std::vector<int64_t> strides;
 };
 
-// All elements of a tensor of indices are 0 or more and less than `extent`, or the one that is exempt.
-struct Range {
+// A run-time condition: all elements of an index tensor are in [0, extent) or equal to `exempt`.
+struct IndexRange {
   ValueId index = kNoValue;
   int64_t extent = 0;
   std::optional<int64_t> exempt;
 };
 
-// A product of matrices, [m, k] by [k, n], and the row that is added to each of its rows, if any.
+// A matrix product [m, k] x [k, n] with an optional bias and GELU epilogue.
 struct Product {
-  ValueId left = kNoValue, right = kNoValue, row = kNoValue;
-  std::string gelu;  // "none" or "tanh": of all that, its GELU so approximated
+  ValueId left = kNoValue, right = kNoValue, bias = kNoValue;
+  std::string gelu;  // Approximation of the GELU epilogue, "none" or "tanh"; empty if there is none.
 };
 
-// Of so few rows a product takes as long as its weight takes to read: there is nothing to pack for, and libraries read slower.
-inline constexpr int64_t kFewRows = 4;
+// Up to this many rows a product is bound by reading its weight: prepacking does not pay, and the gemv kernel beats the library.
+inline constexpr int64_t kMaxGemvRows = 4;
 
-// A convolution of images. Inputs, in this order: image, weight, bias if any, a norm's scale, shift, mean and variance if any, what is
-// added if anything.
+// A 2-d convolution with optional batch norm, addition and ReLU. Group inputs in this order: image, weight, bias, the norm's scale,
+// shift, mean and variance, the tensor that is added; absent ones are left out.
 struct Convolution {
   std::vector<int64_t> stride, padding, dilation;
   int64_t groups = 1;
   bool has_bias = false, has_norm = false, has_other = false, has_relu = false;
-  double epsilon = 0;                  // of the norm,
-  int32_t epsilon_scalar = kNoScalar;  // or which scalar it is
+  double epsilon = 0;                  // Epsilon of the norm if it is constant.
+  int32_t epsilon_scalar = kNoScalar;  // Index of the graph's scalar that is the epsilon, if it is not constant.
 };
 
 struct Group {
-  std::vector<size_t> nodes;  // in the graph's order
+  std::vector<size_t> nodes;  // Node indices in graph order.
   std::vector<ValueId> inputs, outputs;
-  std::vector<int64_t> sizes;    // over which it computes
-  std::vector<bool> reduced;     // which of them its reductions go over; empty: it has none
-  std::vector<ValueId> dropped;  // values that lack the reduced dimensions, instead of having them with size 1
-  std::vector<Placed> placed;    // inputs that do not simply lie at the last dimensions
-  std::vector<Range> ranges;     // without which it must not run
-  std::vector<size_t> parts;     // nodes that compute what an `aten::cat` of the group takes in, over its sizes
-  // Not a kernel: other ops that compute the outputs, and maybe behind them what tells whether they can:
-  // where that is exactly zero the nodes themselves must run. So they must where the others throw.
+  std::vector<int64_t> sizes;                    // Sizes of the iteration space.
+  std::vector<bool> reduced;                     // Marks the reduced dimensions; empty if the group reduces nothing.
+  std::vector<ValueId> dropped;                  // Values without the reduced dimensions (keepdim=false).
+  std::vector<StridedOperand> strided_operands;  // Inputs that are not aligned with the last dimensions.
+  std::vector<IndexRange> index_ranges;          // The kernel may only run if these hold.
+  std::vector<size_t> segment_nodes;             // Nodes that compute an operand of the group's `aten::cat`, in the operand's own sizes.
+  // Ops that compute the outputs of a group that is no kernel. One more output of this graph is a validity
+  // check: if an element of it is exactly zero, or if these ops throw, the group's own nodes run instead.
   std::shared_ptr<const Graph> call;
-  // Nor this: left to a library. The inputs are its operands in their order.
+  // Groups that a library computes. The operands are the group's inputs, in their order.
   std::optional<Product> product;
   std::optional<Convolution> convolution;
 };
 
-// A node that stands for a group: its first argument is the group's number.
+// Op name of a node that replaces a group; its first argument is the group's index.
 inline constexpr const char* kFused = "tenon::fused";
 inline bool is_fused(const Node& node) { return node.op == kFused; }
-// Does nothing but give another view of what it is given.
+// Returns whether a node only returns a view of its operand.
 bool is_view(const Graph& graph, const Node& node);
 inline size_t group_of(const Node& fused) { return static_cast<size_t>(std::get<int64_t>(std::get<Attribute>(fused.args[0]))); }
 
-// A group as a graph of its own, with its values numbered anew.
+// Returns a group as a separate graph whose values have new ids.
 Graph subgraph(const Graph& graph, const Group& group);
-// The same where `value` says what a number stands for.
+// The same, with `value` as the lookup from value ids to values.
 Graph subgraph(const Graph& graph, const Group& group, const std::function<const Value&(ValueId)>& value);
 
-// A constant argument as the op table names it: "none", "2", "tanh", "100" (flags); nothing for tensors.
+// Returns a constant argument as the op table spells it ("none", "2", "tanh", "100" for flags), or "" for a tensor.
 std::string plain_text(const Argument& argument);
 
-// The type that arithmetic on two types gives, where both are tensors of some size.
+// Returns the promoted type of two tensors that both have dimensions.
 DType promote(DType a, DType b);
 
 }  // namespace tenon::ir

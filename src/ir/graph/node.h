@@ -1,4 +1,4 @@
-// Small questions to a node.
+// Small queries on a node.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace tenon::ir {
 
-// The tensor or the constant that an argument is; kNoValue or nullptr if it is something else.
+// Returns the tensor or the constant that an argument is; kNoValue or nullptr if it is something else.
 inline ValueId operand(const Node& node, size_t index) {
   const auto* id = index < node.args.size() ? std::get_if<ValueId>(&node.args[index]) : nullptr;
   return id ? *id : kNoValue;
@@ -21,13 +21,13 @@ const T* constant(const Node& node, size_t index) {
   return attribute ? std::get_if<T>(attribute) : nullptr;
 }
 
-// The result of a node that gives one tensor and nothing else.
+// Returns the result of a node that returns exactly one tensor, otherwise kNoValue.
 inline ValueId only_result(const Node& node) {
   bool one = node.results.size() == 1 && !node.results[0].is_list;
   return one ? node.results[0].ids[0] : kNoValue;
 }
 
-// A function of its operands that makes a tensor of its own.
+// Returns whether a node is a pure function of its operands that returns one new tensor.
 inline bool makes_one(const Graph& graph, const Node& node) {
   ValueId result = only_result(node);
   return !node.ordered && node.writes.empty() && result != kNoValue && graph.values[result].alias_of == kNoValue;

@@ -6,7 +6,7 @@
 namespace tenon::ir {
 namespace {
 
-struct Dim {
+struct StridedDim {
   int64_t stride, size_a, size_b;
 };
 
@@ -24,13 +24,13 @@ Hull hull(const TensorType& type) {
   return h;
 }
 
-// Is `distance` = sum of (i_k - j_k) * stride_k for some index i of a and j of b? Dims are sorted
-// by falling stride; `reach` is how far the dims after k can get.
-bool reachable(int64_t distance, const std::vector<Dim>& dims, size_t k) {
+// Returns whether `distance` = sum of (i_k - j_k) * stride_k for some index i of a and j of b. Dims
+// are sorted by descending stride; `reach` is the largest distance that the dims after k can cover.
+bool reachable(int64_t distance, const std::vector<StridedDim>& dims, size_t k) {
   if (k == dims.size()) return distance == 0;
   int64_t reach = 0;
   for (size_t i = k + 1; i < dims.size(); ++i) reach += (std::max(dims[i].size_a, dims[i].size_b) - 1) * dims[i].stride;
-  const Dim& dim = dims[k];
+  const StridedDim& dim = dims[k];
   for (int64_t steps = -(dim.size_b - 1); steps <= dim.size_a - 1; ++steps) {
     int64_t rest = distance - steps * dim.stride;
     if (std::llabs(rest) <= reach && reachable(rest, dims, k + 1)) return true;
@@ -46,7 +46,7 @@ void add_elements(const TensorType& type, size_t dim, int64_t at, std::vector<in
   for (int64_t i = 0; i < type.sizes[dim]; ++i) add_elements(type, dim + 1, at + i * type.strides[dim], out);
 }
 
-// Small tensors: lists the elements. Large ones: assumes that they share some.
+// Lists the elements of small tensors, and assumes an overlap for large ones.
 bool share_by_counting(const TensorType& a, const TensorType& b) {
   std::vector<int64_t> x, y;
   for (const TensorType* type : {&a, &b}) {
@@ -75,19 +75,19 @@ bool may_overlap(const TensorType& a, const TensorType& b) {
   if ((x.last + 1) * size_a <= y.first * size_b || (y.last + 1) * size_b <= x.first * size_a) return false;
   if (a.dtype != b.dtype) return true;
   if (a.strides != b.strides) return share_by_counting(a, b);
-  std::vector<Dim> dims;
+  std::vector<StridedDim> dims;
   int64_t work = 1;
   for (size_t i = 0; i < a.sizes.size(); ++i) {
     dims.push_back({a.strides[i], a.sizes[i], b.sizes[i]});
     work *= a.sizes[i] + b.sizes[i];
-    if (work > 1 << 20) return true;  // too much to search; assume that they do
+    if (work > 1 << 20) return true;  // The search would take too long, so an overlap is assumed.
   }
-  std::sort(dims.begin(), dims.end(), [](const Dim& p, const Dim& q) { return p.stride > q.stride; });
+  std::sort(dims.begin(), dims.end(), [](const StridedDim& p, const StridedDim& q) { return p.stride > q.stride; });
   return reachable(b.offset - a.offset, dims, 0);
 }
 
 bool may_overlap_itself(const TensorType& type) {
-  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
+  std::vector<std::pair<int64_t, int64_t>> dims;  // Pairs of stride and size.
   for (size_t i = 0; i < type.sizes.size(); ++i) {
     if (type.sizes[i] == 0) return false;
     if (type.sizes[i] > 1) dims.emplace_back(type.strides[i], type.sizes[i]);

@@ -1,4 +1,4 @@
-// Do two strided tensors on one storage share an element?
+// Overlap tests for strided tensors on one storage.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace tenon::ir {
 
-// False only if it is certain that they share none. Exact for tensors of up to 4096 elements and
-// for equal strides; by their hulls otherwise.
+// Returns false only if the tensors certainly share no element. The result is exact for tensors of
+// up to 4096 elements and for equal strides; otherwise the address ranges are compared.
 bool may_overlap(const TensorType& a, const TensorType& b);
 
-// False only if it is certain that no two elements of it share memory.
+// Returns false only if certainly no two elements of the tensor share memory.
 bool may_overlap_itself(const TensorType& type);
 
 }  // namespace tenon::ir

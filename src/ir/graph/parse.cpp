@@ -9,9 +9,9 @@
 namespace tenon::ir {
 namespace {
 
-class Parser : Scanner {
+class GraphParser : Scanner {
  public:
-  explicit Parser(const std::string& text) : Scanner(text) {}
+  explicit GraphParser(const std::string& text) : Scanner(text) {}
 
   Graph run() {
     word("graph");
@@ -43,7 +43,7 @@ class Parser : Scanner {
   }
 
  private:
-  // An op named like a keyword ("write::x") is told apart by what follows it.
+  // An op named like a keyword ("write::x") is recognized by the "::" after it.
   bool peek_op() {
     size_t i = at_;
     while (i < text_.size() && is_name_char(text_[i])) ++i;
@@ -103,26 +103,26 @@ class Parser : Scanner {
     return t;
   }
 
-  int64_t number_of_value() {
+  int64_t value_label() {
     symbol("%");
     return integer();
   }
 
   ValueId use() {
     if (accept_word("undef")) return kNoValue;
-    auto it = ids_.find(number_of_value());
+    auto it = ids_.find(value_label());
     if (it == ids_.end()) fail("a value that is defined above");
     return it->second;
   }
 
   ValueId define() {
     if (accept_word("undef")) return kNoValue;
-    int64_t number = number_of_value();
+    int64_t label = value_label();
     symbol(":");
     TensorType t = type();
     ValueId alias = accept("&") ? use() : kNoValue;
     ValueId id = graph_.add_value(std::move(t), alias, accept_word("grad"));
-    if (!ids_.emplace(number, id).second) fail("a value that is not yet defined");
+    if (!ids_.emplace(label, id).second) fail("a value that is not yet defined");
     return id;
   }
 
@@ -186,9 +186,9 @@ class Parser : Scanner {
     return {re, im};
   }
 
-  NumberTensor number_tensor() {
+  ScalarTensor scalar_tensor() {
     symbol("num(");
-    NumberTensor t;
+    ScalarTensor t;
     if (peek("true") || peek("false")) {
       t.number = boolean();
     } else if (peek("c(")) {
@@ -214,7 +214,7 @@ class Parser : Scanner {
     if (accept_word("none")) return None{};
     if (peek_word("true") || peek_word("false")) return boolean();
     if (peek("\"")) return quoted();
-    if (peek("num(")) return number_tensor();
+    if (peek("num(")) return scalar_tensor();
     if (peek("c(")) return complex_number();
     if (accept("$")) return Scalar{static_cast<int32_t>(integer())};
     if (accept("device(")) {
@@ -267,7 +267,7 @@ class Parser : Scanner {
         symbol("->");
         skip_space();
         size_t back = at_;
-        auto known = ids_.find(number_of_value());
+        auto known = ids_.find(value_label());
         if (known != ids_.end()) {
           w.after = known->second;
         } else {
@@ -288,6 +288,6 @@ class Parser : Scanner {
 
 }  // namespace
 
-Graph parse(const std::string& text) { return Parser(text).run(); }
+Graph parse(const std::string& text) { return GraphParser(text).run(); }
 
 }  // namespace tenon::ir

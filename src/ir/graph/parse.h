@@ -1,4 +1,4 @@
-// Text to graph. Throws UserError(parse) with line and column; the result still has to be verified.
+// Parses a graph. Throws UserError(parse) with line and column; the result still has to be verified.
 #pragma once
 
 #include <string>

@@ -15,7 +15,7 @@ std::string join(const List& list, F&& text) {
   return out;
 }
 
-std::string real(double number) { return real_text(number); }
+std::string real(double value) { return real_text(value); }
 
 std::string boolean(bool flag) { return flag ? "true" : "false"; }
 
@@ -38,14 +38,14 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-std::string complex_number(const std::complex<double>& number) { return "c(" + real(number.real()) + ", " + real(number.imag()) + ")"; }
+std::string complex_number(const std::complex<double>& value) { return "c(" + real(value.real()) + ", " + real(value.imag()) + ")"; }
 
 struct AttributePrinter {
   std::string operator()(const None&) const { return "none"; }
   std::string operator()(bool flag) const { return boolean(flag); }
-  std::string operator()(int64_t number) const { return std::to_string(number); }
-  std::string operator()(double number) const { return real(number); }
-  std::string operator()(const std::complex<double>& number) const { return complex_number(number); }
+  std::string operator()(int64_t value) const { return std::to_string(value); }
+  std::string operator()(double value) const { return real(value); }
+  std::string operator()(const std::complex<double>& value) const { return complex_number(value); }
   std::string operator()(const std::string& text) const { return quoted(text); }
   std::string operator()(const Device& device) const { return "device(" + device.name + ")"; }
   std::string operator()(const Resource& r) const { return "resource(" + std::to_string(r.index) + ")"; }
@@ -56,15 +56,15 @@ struct AttributePrinter {
   std::string operator()(const std::vector<double>& list) const { return "f[" + join(list, real) + "]"; }
   std::string operator()(const std::vector<bool>& list) const { return "b[" + join(list, boolean) + "]"; }
   std::string operator()(const std::vector<std::string>& list) const { return "s[" + join(list, quoted) + "]"; }
-  std::string operator()(const NumberTensor& tensor) const {
-    std::string number = std::visit([](auto n) { return print(Attribute(n)); }, tensor.number);
-    return "num(" + number + ", " + dtype_name(tensor.dtype) + (tensor.plain ? ", plain)" : ")");
+  std::string operator()(const ScalarTensor& tensor) const {
+    std::string value = std::visit([](auto n) { return print(Attribute(n)); }, tensor.number);
+    return "num(" + value + ", " + dtype_name(tensor.dtype) + (tensor.plain ? ", plain)" : ")");
   }
 };
 
-class Printer {
+class GraphPrinter {
  public:
-  explicit Printer(const Graph& graph) : graph_(graph), names_(graph.values.size(), -1) {}
+  explicit GraphPrinter(const Graph& graph) : graph_(graph), names_(graph.values.size(), -1) {}
 
   std::string run() {
     out_ = "graph @" + graph_.name + " {\n";
@@ -119,8 +119,8 @@ class Printer {
     std::string args = join(n.args, [&](const Argument& a) { return argument(a); });
     std::string writes = join(n.writes, [&](const Node::Write& w) {
       bool defined = names_.at(w.after) >= 0;
-      std::string place = std::to_string(w.argument) + (w.item ? "." + std::to_string(w.item) : "");
-      return place + ": " + use(w.before) + " -> " + (defined ? use(w.after) : define(w.after));
+      std::string argument_index = std::to_string(w.argument) + (w.item ? "." + std::to_string(w.item) : "");
+      return argument_index + ": " + use(w.before) + " -> " + (defined ? use(w.after) : define(w.after));
     });
     out_ += "  " + (results.empty() ? "" : results + " = ") + n.op + "(" + args + ")";
     if (!writes.empty()) out_ += " writes(" + writes + ")";
@@ -138,15 +138,15 @@ class Printer {
 }  // namespace
 
 std::string print(const TensorType& type) {
-  auto numbers = [](const std::vector<int64_t>& list) { return join(list, [](int64_t n) { return std::to_string(n); }); };
-  std::string text = std::string(dtype_name(type.dtype)) + "[" + numbers(type.sizes) + "]";
-  if (type.strides != contiguous_strides(type.sizes)) text += "{" + numbers(type.strides) + "}";
+  auto list_text = [](const std::vector<int64_t>& list) { return join(list, [](int64_t n) { return std::to_string(n); }); };
+  std::string text = std::string(dtype_name(type.dtype)) + "[" + list_text(type.sizes) + "]";
+  if (type.strides != contiguous_strides(type.sizes)) text += "{" + list_text(type.strides) + "}";
   if (type.offset != 0) text += "+" + std::to_string(type.offset);
   return text;
 }
 
 std::string print(const Attribute& attribute) { return std::visit(AttributePrinter{}, attribute); }
 
-std::string print(const Graph& graph) { return Printer(graph).run(); }
+std::string print(const Graph& graph) { return GraphPrinter(graph).run(); }
 
 }  // namespace tenon::ir

@@ -1,4 +1,4 @@
-// Graph to text. Values are numbered in the order in which the text defines them, so that
+// Prints a graph. Values are numbered in the order of their definitions in the text, so that
 // print(parse(print(g))) == print(g).
 #pragma once
 

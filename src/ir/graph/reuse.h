@@ -1,5 +1,5 @@
-// What an executor of a graph may do without making a copy, and where values lie that live inside a
-// run only; filled by planner/reuse.h and planner/arena.h.
+// Buffer reuse and the memory plan of a graph: which writes may happen in place, and where temporary
+// values are stored. planner/reuse.h and planner/arena.h fill these in.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,23 @@
 namespace tenon::ir {
 
 struct Reuse {
-  std::vector<std::vector<bool>> in_place;  // per node, per write
-  std::vector<bool> no_op;                  // a scatter whose source is already in its place
-  std::vector<std::vector<ValueId>> drops;  // values that die with a node
-  std::vector<bool> written_already;        // per write-back: done in place, nothing to copy
-  std::vector<int> buffer;                  // per value: the memory that it lies in, by number
+  std::vector<std::vector<bool>> in_place;  // Per node and write: the write may happen in place.
+  std::vector<bool> no_op;                  // Per node: a scatter whose source already aliases its destination.
+  std::vector<std::vector<ValueId>> drops;  // Per node: values whose last use it is.
+  std::vector<bool> written_already;        // Per write-back: it happened in place, so nothing is copied.
+  std::vector<int> buffer;                  // Per value: the id of its buffer.
 };
 
-// Memory for a run: one block, and the memory of results as long as these are not written.
+// Memory of a run: one block, and the buffers of outputs that are not written yet.
 struct Arena {
-  struct Place {
-    int32_t host = -1;  // in `hosts`, or kBlock or kOwn
-    int64_t begin = 0;  // in bytes
+  struct Location {
+    int32_t host = -1;  // Index in `hosts`, or kBlock or kOwn.
+    int64_t begin = 0;  // Offset in bytes.
   };
   static constexpr int32_t kBlock = -1, kOwn = -2;
-  std::vector<Place> places;   // per value; kOwn: it has memory of its own
-  std::vector<ValueId> hosts;  // results that are made before the first node runs
-  int64_t bytes = 0;           // of the block
+  std::vector<Location> locations;  // Per value; kOwn means a separate allocation.
+  std::vector<ValueId> hosts;       // Outputs that are allocated before the first node runs.
+  int64_t bytes = 0;                // Size of the block.
 };
 
 }  // namespace tenon::ir

@@ -7,9 +7,9 @@
 namespace tenon::ir {
 namespace {
 
-class Verifier {
+class GraphVerifier {
  public:
-  explicit Verifier(const Graph& graph) : graph_(graph), defined_(graph.values.size(), false) {}
+  explicit GraphVerifier(const Graph& graph) : graph_(graph), defined_(graph.values.size(), false) {}
 
   void run() {
     where_ = "inputs";
@@ -111,6 +111,6 @@ class Verifier {
 
 }  // namespace
 
-void verify(const Graph& graph) { Verifier(graph).run(); }
+void verify(const Graph& graph) { GraphVerifier(graph).run(); }
 
 }  // namespace tenon::ir

@@ -8,27 +8,27 @@
 namespace tenon::ir::loop {
 namespace {
 
-// A reduction under way.
+// State of a reduction during a loop.
 class Accumulator {
  public:
-  explicit Accumulator(const Reduction& reduction) : reduction_(reduction), number_(neutral()), wide_(number_.real) {}
+  explicit Accumulator(const Reduction& reduction) : reduction_(reduction), value_(neutral()), wide_(value_.real) {}
 
-  void add(const Number& value) {
-    if (!is_wide()) number_ = compute(op(), reduction_.type, {number_, value});
+  void add(const ScalarValue& value) {
+    if (!is_wide()) value_ = compute(op(), reduction_.type, {value_, value});
     else if (reduction_.kind == Reduction::Kind::sum) wide_ += value.real;
     else wide_ *= value.real;
   }
 
-  Number result() const { return is_wide() ? rounded() : number_; }
+  ScalarValue result() const { return is_wide() ? rounded() : value_; }
 
  private:
   bool is_wide() const {
     return is_real(reduction_.type) && (reduction_.kind == Reduction::Kind::sum || reduction_.kind == Reduction::Kind::prod);
   }
 
-  Number rounded() const {
-    double number = reduction_.type == DType::f32 ? static_cast<float>(wide_) : static_cast<double>(wide_);
-    return {reduction_.type, number, 0};
+  ScalarValue rounded() const {
+    double value = reduction_.type == DType::f32 ? static_cast<float>(wide_) : static_cast<double>(wide_);
+    return {reduction_.type, value, 0};
   }
 
   Op op() const {
@@ -49,57 +49,57 @@ class Accumulator {
     return Op::add;
   }
 
-  Number neutral() const {
+  ScalarValue neutral() const {
     DType type = reduction_.type;
     int64_t most = type == DType::u8 ? UINT8_MAX : std::numeric_limits<int64_t>::max() >> (64 - 8 * dtype_size(type));
     int64_t least = type == DType::u8 ? 0 : -most - 1;
     switch (reduction_.kind) {
       case Reduction::Kind::sum:
       case Reduction::Kind::any:
-        return number_of(type, int64_t{0});
+        return scalar_value(type, int64_t{0});
       case Reduction::Kind::prod:
       case Reduction::Kind::all:
-        return number_of(type, int64_t{1});
+        return scalar_value(type, int64_t{1});
       case Reduction::Kind::max:
-        return is_real(type) ? number_of(type, -INFINITY) : number_of(type, least);
+        return is_real(type) ? scalar_value(type, -INFINITY) : scalar_value(type, least);
       case Reduction::Kind::min:
-        return is_real(type) ? number_of(type, INFINITY) : number_of(type, most);
+        return is_real(type) ? scalar_value(type, INFINITY) : scalar_value(type, most);
     }
     return {};
   }
 
   const Reduction& reduction_;
-  Number number_;
+  ScalarValue value_;
   long double wide_;
 };
 
 class Evaluator {
  public:
-  Evaluator(const Kernel& kernel, const abi::KernelArguments& arguments)
+  Evaluator(const LoopKernel& kernel, const abi::KernelArguments& arguments)
       : kernel_(kernel), arguments_(arguments), registers_(kernel.registers), variables_(kernel.variables) {}
 
   void operator()(const Compute& s) {
-    std::vector<Number> operands;
+    std::vector<ScalarValue> operands;
     for (Reg operand : s.operands) operands.push_back(registers_.at(operand));
     registers_.at(s.result) = compute(s.op, s.type, operands);
   }
 
   void operator()(const Constant& s) {
-    registers_.at(s.result) = std::visit([&](auto number) { return number_of(s.type, number); }, s.number);
+    registers_.at(s.result) = std::visit([&](auto value) { return scalar_value(s.type, value); }, s.value);
   }
 
-  void operator()(const ScalarArgument& s) { registers_.at(s.result) = number_of(s.type, arguments_.scalars[s.which]); }
+  void operator()(const ScalarArgument& s) { registers_.at(s.result) = scalar_value(s.type, arguments_.scalars[s.which]); }
 
-  void operator()(const LoopIndex& s) { registers_.at(s.result) = number_of(DType::i64, variables_.at(s.loop)); }
+  void operator()(const LoopIndex& s) { registers_.at(s.result) = scalar_value(DType::i64, variables_.at(s.loop)); }
 
   void operator()(const Load& s) {
     DType type = kernel_.buffers.at(s.buffer).type;
     registers_.at(s.result) =
-        is_on(s.mask) ? read_element(type, arguments_.buffers[s.buffer], place(s.index)) : number_of(type, int64_t{0});
+        is_on(s.mask) ? read_element(type, arguments_.buffers[s.buffer], element_index(s.index)) : scalar_value(type, int64_t{0});
   }
 
   void operator()(const Store& s) {
-    if (is_on(s.mask)) write_element(registers_.at(s.value), arguments_.buffers[s.buffer], place(s.index));
+    if (is_on(s.mask)) write_element(registers_.at(s.value), arguments_.buffers[s.buffer], element_index(s.index));
   }
 
   void operator()(const Loop& loop) {
@@ -109,14 +109,14 @@ class Evaluator {
   }
 
  private:
-  // One variable after the other; the last runs fastest.
+  // Iterates over one variable after the other; the last one varies fastest.
   void iterate(const Loop& loop, size_t which, std::vector<Accumulator>& accumulators) {
     if (which == loop.variables.size()) {
       for (const Statement& statement : loop.body) std::visit(*this, statement.what);
       for (size_t i = 0; i < accumulators.size(); ++i) accumulators[i].add(registers_.at(loop.reductions[i].value));
       return;
     }
-    int64_t& variable = variables_.at(loop.variables[which].number);
+    int64_t& variable = variables_.at(loop.variables[which].id);
     int64_t extent = size(loop.variables[which].extent);
     for (variable = 0; variable < extent; ++variable) iterate(loop, which + 1, accumulators);
   }
@@ -125,25 +125,25 @@ class Evaluator {
 
   bool is_on(Reg mask) const { return mask == kNoReg || registers_.at(mask).integer != 0; }
 
-  int64_t place(const Index& index) const {
+  int64_t element_index(const Index& index) const {
     int64_t at = 0;
-    for (const Term& term : index) {
-      int64_t factor = term.kind == Term::Kind::one    ? 1
-                       : term.kind == Term::Kind::loop ? variables_.at(term.which)
-                                                       : registers_.at(term.which).integer;
+    for (const IndexTerm& term : index) {
+      int64_t factor = term.kind == IndexTerm::Kind::one    ? 1
+                       : term.kind == IndexTerm::Kind::loop ? variables_.at(term.which)
+                                                            : registers_.at(term.which).integer;
       at += factor * size(term.stride);
     }
     return at;
   }
 
-  const Kernel& kernel_;
+  const LoopKernel& kernel_;
   const abi::KernelArguments& arguments_;
-  std::vector<Number> registers_;
+  std::vector<ScalarValue> registers_;
   std::vector<int64_t> variables_;
 };
 
 }  // namespace
 
-void evaluate(const Kernel& kernel, const abi::KernelArguments& arguments) { Evaluator(kernel, arguments)(kernel.outer); }
+void evaluate(const LoopKernel& kernel, const abi::KernelArguments& arguments) { Evaluator(kernel, arguments)(kernel.outer); }
 
 }  // namespace tenon::ir::loop

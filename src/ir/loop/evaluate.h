@@ -1,6 +1,6 @@
-// Runs a kernel, one number at a time: what generated code is compared with. Sums and products of
-// reals are taken in the widest type and rounded once, so they are nearer to the truth than any
-// order of additions in the type itself.
+// Interprets a kernel one element at a time, as the reference for generated code. Sums and products
+// of reals are computed in the widest type and rounded once, so they are more exact than any order
+// of additions in the type itself.
 #pragma once
 
 #include "abi/kernel.h"
@@ -9,6 +9,6 @@
 namespace tenon::ir::loop {
 
 // The kernel must be verified; all its iterations run.
-void evaluate(const Kernel& kernel, const abi::KernelArguments& arguments);
+void evaluate(const LoopKernel& kernel, const abi::KernelArguments& arguments);
 
 }  // namespace tenon::ir::loop

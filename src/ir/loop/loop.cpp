@@ -82,12 +82,12 @@ const char* loop_name(Loop::Kind kind) {
   return "?";
 }
 
-bool fits(int64_t number, DType type) {
-  if (type == DType::boolean) return number == 0 || number == 1;
-  if (type == DType::u8) return number >= 0 && number <= UINT8_MAX;
+bool fits(int64_t constant, DType type) {
+  if (type == DType::boolean) return constant == 0 || constant == 1;
+  if (type == DType::u8) return constant >= 0 && constant <= UINT8_MAX;
   int64_t bits = 8 * dtype_size(type);
   int64_t most = std::numeric_limits<int64_t>::max() >> (64 - bits);
-  return number >= -most - 1 && number <= most;
+  return constant >= -most - 1 && constant <= most;
 }
 
 }  // namespace tenon::ir::loop

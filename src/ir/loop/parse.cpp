@@ -7,11 +7,11 @@
 namespace tenon::ir::loop {
 namespace {
 
-class Parser : Scanner {
+class KernelParser : Scanner {
  public:
-  explicit Parser(const std::string& text) : Scanner(text) {}
+  explicit KernelParser(const std::string& text) : Scanner(text) {}
 
-  Kernel run() {
+  LoopKernel run() {
     word("kernel");
     kernel_.name = name();
     symbol("(");
@@ -35,18 +35,18 @@ class Parser : Scanner {
   }
 
  private:
-  using Names = std::unordered_map<int64_t, int32_t>;
+  using IdMap = std::unordered_map<int64_t, int32_t>;
 
-  // "p12": a letter and the number that follows it at once.
+  // Parses a letter directly followed by an index, such as "p12".
   int64_t numbered(char letter) {
     symbol(std::string(1, letter));
     return digits();
   }
   int64_t digits() {
     if (at_ >= text_.size() || text_[at_] < '0' || text_[at_] > '9') fail("a number");
-    int64_t number = integer();
-    if (number > INT32_MAX) fail("a smaller number");
-    return number;
+    int64_t index = integer();
+    if (index > INT32_MAX) fail("a smaller number");
+    return index;
   }
   bool peek_numbered(char letter) {
     return peek(std::string(1, letter)) && at_ + 1 < text_.size() && text_[at_ + 1] >= '0' && text_[at_ + 1] <= '9';
@@ -59,14 +59,14 @@ class Parser : Scanner {
     return n;
   }
 
-  // Names are made dense, whatever numbers the text has.
-  int32_t define(Names& names, char letter) { return bind(names, letter, numbered(letter)); }
-  int32_t bind(Names& names, char letter, int64_t number) {
-    auto [it, is_new] = names.emplace(number, static_cast<int32_t>(names.size()));
-    if (!is_new) fail(std::string("a name that is not yet defined: ") + letter + std::to_string(number));
+  // Ids are renumbered densely, whatever numbers the text has.
+  int32_t define(IdMap& names, char letter) { return bind(names, letter, numbered(letter)); }
+  int32_t bind(IdMap& names, char letter, int64_t index) {
+    auto [it, is_new] = names.emplace(index, static_cast<int32_t>(names.size()));
+    if (!is_new) fail(std::string("a name that is not yet defined: ") + letter + std::to_string(index));
     return it->second;
   }
-  int32_t use(const Names& names, char letter) {
+  int32_t use(const IdMap& names, char letter) {
     auto it = names.find(numbered(letter));
     if (it == names.end()) fail("a name that is defined above");
     return it->second;
@@ -92,15 +92,15 @@ class Parser : Scanner {
     kernel_.buffers.push_back(b);
   }
 
-  Term term() {
-    Term t;
+  IndexTerm term() {
+    IndexTerm t;
     if (peek_numbered('i')) {
       t.which = use(variables_, 'i');
     } else if (peek("%")) {
-      t.kind = Term::Kind::reg;
+      t.kind = IndexTerm::Kind::reg;
       t.which = use();
     } else {
-      t.kind = Term::Kind::one;
+      t.kind = IndexTerm::Kind::one;
       t.stride = size();
       return t;
     }
@@ -114,7 +114,7 @@ class Parser : Scanner {
     do terms.push_back(term());
     while (accept("+"));
     symbol("]");
-    bool is_empty = terms.size() == 1 && terms[0].kind == Term::Kind::one && terms[0].stride == Size::constant(0);
+    bool is_empty = terms.size() == 1 && terms[0].kind == IndexTerm::Kind::one && terms[0].stride == Size::constant(0);
     if (is_empty) terms.clear();
     return terms;
   }
@@ -133,8 +133,8 @@ class Parser : Scanner {
   Constant constant() {
     Constant c;
     c.type = type();
-    if (is_real(c.type) || is_half(c.type)) c.number = real();
-    else c.number = integer();
+    if (is_real(c.type) || is_half(c.type)) c.value = real();
+    else c.value = integer();
     return c;
   }
 
@@ -164,10 +164,10 @@ class Parser : Scanner {
   Statement statement() {
     if (accept_word("store")) return {store()};
     if (!peek("%")) return {loop()};
-    int64_t number = numbered('%');
+    int64_t index = numbered('%');
     symbol("=");
-    auto assign = [&](auto what) {  // afterwards: the statement cannot use its own result
-      what.result = bind(registers_, '%', number);
+    auto assign = [&](auto what) {  // The result is bound last, since a statement cannot use its own result.
+      what.result = bind(registers_, '%', index);
       return Statement{std::move(what)};
     };
     if (accept_word("constant")) return assign(constant());
@@ -215,7 +215,7 @@ class Parser : Scanner {
     l.kind = loop_kind();
     do {
       Loop::Variable v;
-      v.number = define(variables_, 'i');
+      v.id = define(variables_, 'i');
       symbol("<");
       v.extent = size();
       l.variables.push_back(v);
@@ -233,13 +233,13 @@ class Parser : Scanner {
 
   static constexpr int kMaxDepth = 100;
 
-  Kernel kernel_;
-  Names registers_, variables_;
+  LoopKernel kernel_;
+  IdMap registers_, variables_;
   int depth_ = 0;
 };
 
 }  // namespace
 
-Kernel parse_kernel(const std::string& text) { return Parser(text).run(); }
+LoopKernel parse_kernel(const std::string& text) { return KernelParser(text).run(); }
 
 }  // namespace tenon::ir::loop

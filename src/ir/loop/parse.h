@@ -1,4 +1,4 @@
-// Text to kernel. Throws UserError(parse) with line and column; the result still has to be verified.
+// Parses a kernel. Throws UserError(parse) with line and column; the result still has to be verified.
 #pragma once
 
 #include <string>
@@ -7,6 +7,6 @@
 
 namespace tenon::ir::loop {
 
-Kernel parse_kernel(const std::string& text);
+LoopKernel parse_kernel(const std::string& text);
 
 }  // namespace tenon::ir::loop

@@ -10,9 +10,9 @@ namespace {
 
 constexpr std::string_view kHead = "kernel ";
 
-class Printer {
+class KernelPrinter {
  public:
-  std::string run(const Kernel& kernel, const std::string& name) {
+  std::string run(const LoopKernel& kernel, const std::string& name) {
     out_ = std::string(kHead) + name + "(";
     for (size_t i = 0; i < kernel.buffers.size(); ++i) {
       const Buffer& buffer = kernel.buffers[i];
@@ -34,7 +34,7 @@ class Printer {
 
   void operator()(const Constant& s) {
     define(s.result);
-    out_ += std::string("constant ") + dtype_name(s.type) + " " + number(s) + "\n";
+    out_ += std::string("constant ") + dtype_name(s.type) + " " + constant(s) + "\n";
   }
 
   void operator()(const ScalarArgument& s) {
@@ -49,12 +49,12 @@ class Printer {
 
   void operator()(const Load& s) {
     define(s.result);
-    out_ += "load " + place(s.buffer, s.index) + mask(s.mask) + "\n";
+    out_ += "load " + element(s.buffer, s.index) + mask(s.mask) + "\n";
   }
 
   void operator()(const Store& s) {
     indent();
-    out_ += "store " + place(s.buffer, s.index) + " " + reg(s.value) + mask(s.mask) + "\n";
+    out_ += "store " + element(s.buffer, s.index) + " " + reg(s.value) + mask(s.mask) + "\n";
   }
 
   void operator()(const Loop& loop) {
@@ -62,7 +62,7 @@ class Printer {
     out_ += loop_name(loop.kind);
     const char* before = " ";
     for (const Loop::Variable& v : loop.variables) {
-      out_ += before + variable(v.number) + " < " + size(v.extent);
+      out_ += before + variable(v.id) + " < " + size(v.extent);
       before = ", ";
     }
     out_ += " {\n";
@@ -94,7 +94,7 @@ class Printer {
     for (int32_t i = 0; i < count; ++i) out_ += std::string(" ") + letter + std::to_string(i);
   }
 
-  // Works on any data, so that an error can show what the verifier refuses.
+  // Printing accepts malformed kernels, so that an error can show what the verifier rejects.
   static std::string renumbered(std::unordered_map<int32_t, size_t>& names, int32_t id) {
     return std::to_string(names.emplace(id, names.size()).first->second);
   }
@@ -105,22 +105,22 @@ class Printer {
 
   std::string mask(Reg id) { return id == kNoReg ? "" : " if " + reg(id); }
 
-  std::string term(const Term& t) {
-    if (t.kind == Term::Kind::one) return size(t.stride);
-    std::string text = t.kind == Term::Kind::loop ? variable(t.which) : reg(t.which);
+  std::string term(const IndexTerm& t) {
+    if (t.kind == IndexTerm::Kind::one) return size(t.stride);
+    std::string text = t.kind == IndexTerm::Kind::loop ? variable(t.which) : reg(t.which);
     return t.stride == Size::constant(1) ? text : text + "*" + size(t.stride);
   }
 
-  std::string place(int32_t buffer, const Index& index) {
+  std::string element(int32_t buffer, const Index& index) {
     std::string terms;
-    for (const Term& t : index) terms += (terms.empty() ? "" : " + ") + term(t);
+    for (const IndexTerm& t : index) terms += (terms.empty() ? "" : " + ") + term(t);
     return "p" + std::to_string(buffer) + "[" + (terms.empty() ? "0" : terms) + "]";
   }
 
-  // As the type rounds it: what rounds alike is alike.
-  static std::string number(const Constant& s) {
-    if (const auto* integer = std::get_if<int64_t>(&s.number)) return std::to_string(*integer);
-    double real = std::get<double>(s.number);
+  // Constants are printed after rounding to their type, so that equal constants have equal text.
+  static std::string constant(const Constant& s) {
+    if (const auto* integer = std::get_if<int64_t>(&s.value)) return std::to_string(*integer);
+    double real = std::get<double>(s.value);
     return s.type == DType::f64 ? real_text(real) : real_text(static_cast<float>(real));
   }
 
@@ -131,9 +131,9 @@ class Printer {
 
 }  // namespace
 
-std::string print(const Kernel& kernel) { return Printer().run(kernel, kernel.name); }
+std::string print(const LoopKernel& kernel) { return KernelPrinter().run(kernel, kernel.name); }
 
-std::string key(const Kernel& kernel) { return Printer().run(kernel, ""); }
+std::string key(const LoopKernel& kernel) { return KernelPrinter().run(kernel, ""); }
 
 std::string named(const std::string& key, const std::string& name) { return std::string(kHead) + name + key.substr(kHead.size()); }
 

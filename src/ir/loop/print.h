@@ -1,5 +1,5 @@
-// Kernel to text. Registers and loops' variables are numbered in the order in which the text names
-// them, so that print(parse_kernel(print(k))) == print(k).
+// Prints a kernel. Registers and loop variables are numbered in their order in the text, so that
+// print(parse_kernel(print(k))) == print(k).
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace tenon::ir::loop {
 
-std::string print(const Kernel& kernel);
+std::string print(const LoopKernel& kernel);
 
-// The text without the kernel's name: kernels of equal keys compute the same.
-std::string key(const Kernel& kernel);
+// Returns the text without the kernel's name; kernels with equal keys compute the same.
+std::string key(const LoopKernel& kernel);
 
-// The text of a kernel with this key.
+// Returns the text of a kernel with this key.
 std::string named(const std::string& key, const std::string& name);
 
 }  // namespace tenon::ir::loop

@@ -12,44 +12,44 @@ namespace {
 
 [[noreturn]] void cannot(const std::string& what) { throw InternalError("loop evaluator: " + what); }
 
-int64_t wrap(int64_t number, DType type) {
+int64_t wrap(int64_t value, DType type) {
   switch (type) {
     case DType::i64:
-      return number;
+      return value;
     case DType::i32:
-      return static_cast<int32_t>(number);
+      return static_cast<int32_t>(value);
     case DType::i16:
-      return static_cast<int16_t>(number);
+      return static_cast<int16_t>(value);
     case DType::i8:
-      return static_cast<int8_t>(number);
+      return static_cast<int8_t>(value);
     case DType::u8:
-      return static_cast<uint8_t>(number);
+      return static_cast<uint8_t>(value);
     case DType::boolean:
-      return number != 0;
+      return value != 0;
     default:
       cannot("not an integer type");
   }
 }
 
-double round_to(double number, DType type) {
+double round_to(double value, DType type) {
   switch (type) {
     case DType::f64:
-      return number;
+      return value;
     case DType::f32:
-      return static_cast<float>(number);
+      return static_cast<float>(value);
     case DType::bf16:
-      return bf16_to_float(float_to_bf16(static_cast<float>(number)));
+      return bf16_to_float(float_to_bf16(static_cast<float>(value)));
     case DType::f16:
-      return f16_to_float(float_to_f16(static_cast<float>(number)));
+      return f16_to_float(float_to_f16(static_cast<float>(value)));
     default:
       cannot("not a floating-point type");
   }
 }
 
-// Like x86: what has no i64 becomes the least one.
-int64_t cut(double number) {
-  bool fits = number >= -0x1p63 && number < 0x1p63;
-  return fits ? static_cast<int64_t>(number) : std::numeric_limits<int64_t>::min();
+// Values outside the range of i64 become its minimum, as on x86.
+int64_t truncate(double value) {
+  bool fits = value >= -0x1p63 && value < 0x1p63;
+  return fits ? static_cast<int64_t>(value) : std::numeric_limits<int64_t>::min();
 }
 
 double transcendental(Op op, double a, double b) {
@@ -107,7 +107,7 @@ double transcendental(Op op, double a, double b) {
   }
 }
 
-// In the type itself, so that each op rounds once.
+// Computes in the type itself, so that each op rounds once.
 template <class Real>
 Real real_op(Op op, Real a, Real b, Real c) {
   switch (op) {
@@ -149,7 +149,7 @@ Real real_op(Op op, Real a, Real b, Real c) {
 }
 
 int64_t integer_op(Op op, int64_t a, int64_t b, DType type) {
-  auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);  // these wrap
+  auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);  // Unsigned arithmetic wraps.
   switch (op) {
     case Op::add:
       return static_cast<int64_t>(x + y);
@@ -198,9 +198,9 @@ bool compare(Op op, T a, T b) {
   }
 }
 
-Number cast(DType type, const Number& n) {
-  if (is_floating(n.type)) return number_of(type, n.real);
-  return number_of(type, n.integer);
+ScalarValue cast(DType type, const ScalarValue& n) {
+  if (is_floating(n.type)) return scalar_value(type, n.real);
+  return scalar_value(type, n.integer);
 }
 
 template <class T>
@@ -217,19 +217,19 @@ void set_element(T value, void* buffer, int64_t at) {
 
 }  // namespace
 
-Number number_of(DType type, double real) {
+ScalarValue scalar_value(DType type, double real) {
   if (is_floating(type)) return {type, round_to(real, type), 0};
-  return {type, 0, type == DType::boolean ? real != 0 : wrap(cut(real), type)};
+  return {type, 0, type == DType::boolean ? real != 0 : wrap(truncate(real), type)};
 }
 
-Number number_of(DType type, int64_t integer) {
+ScalarValue scalar_value(DType type, int64_t integer) {
   if (type == DType::f64) return {type, static_cast<double>(integer), 0};
   if (is_floating(type)) return {type, round_to(static_cast<float>(integer), type), 0};
   return {type, 0, wrap(integer, type)};
 }
 
-Number compute(Op op, DType type, const std::vector<Number>& operands) {
-  const Number none, &a = operands.at(0), &b = operands.size() > 1 ? operands[1] : none, &c = operands.size() > 2 ? operands[2] : none;
+ScalarValue compute(Op op, DType type, const std::vector<ScalarValue>& operands) {
+  const ScalarValue none, &a = operands.at(0), &b = operands.size() > 1 ? operands[1] : none, &c = operands.size() > 2 ? operands[2] : none;
   switch (op_kind(op)) {
     case OpKind::cast:
       return cast(type, a);
@@ -242,13 +242,13 @@ Number compute(Op op, DType type, const std::vector<Number>& operands) {
   }
   if (type == DType::f64) return {type, real_op<double>(op, a.real, b.real, c.real), 0};
   if (type == DType::f32) {
-    auto f = [](const Number& n) { return static_cast<float>(n.real); };
+    auto f = [](const ScalarValue& n) { return static_cast<float>(n.real); };
     return {type, real_op<float>(op, f(a), f(b), f(c)), 0};
   }
   return {type, 0, wrap(integer_op(op, a.integer, b.integer, type), type)};
 }
 
-Number read_element(DType type, const void* buffer, int64_t at) {
+ScalarValue read_element(DType type, const void* buffer, int64_t at) {
   switch (type) {
     case DType::f32:
       return {type, element<float>(buffer, at), 0};
@@ -275,27 +275,27 @@ Number read_element(DType type, const void* buffer, int64_t at) {
   }
 }
 
-void write_element(const Number& number, void* buffer, int64_t at) {
-  switch (number.type) {
+void write_element(const ScalarValue& value, void* buffer, int64_t at) {
+  switch (value.type) {
     case DType::f32:
-      return set_element(static_cast<float>(number.real), buffer, at);
+      return set_element(static_cast<float>(value.real), buffer, at);
     case DType::f64:
-      return set_element(number.real, buffer, at);
+      return set_element(value.real, buffer, at);
     case DType::bf16:
-      return set_element(float_to_bf16(static_cast<float>(number.real)), buffer, at);
+      return set_element(float_to_bf16(static_cast<float>(value.real)), buffer, at);
     case DType::f16:
-      return set_element(float_to_f16(static_cast<float>(number.real)), buffer, at);
+      return set_element(float_to_f16(static_cast<float>(value.real)), buffer, at);
     case DType::i64:
-      return set_element(number.integer, buffer, at);
+      return set_element(value.integer, buffer, at);
     case DType::i32:
-      return set_element(static_cast<int32_t>(number.integer), buffer, at);
+      return set_element(static_cast<int32_t>(value.integer), buffer, at);
     case DType::i16:
-      return set_element(static_cast<int16_t>(number.integer), buffer, at);
+      return set_element(static_cast<int16_t>(value.integer), buffer, at);
     case DType::i8:
-      return set_element(static_cast<int8_t>(number.integer), buffer, at);
+      return set_element(static_cast<int8_t>(value.integer), buffer, at);
     case DType::u8:
     case DType::boolean:
-      return set_element(static_cast<uint8_t>(number.integer), buffer, at);
+      return set_element(static_cast<uint8_t>(value.integer), buffer, at);
     default:
       cannot("a buffer of a type that kernels do not know");
   }

@@ -1,4 +1,4 @@
-// What ops.def means, for one number at a time.
+// The ops of ops.def on single scalars.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,19 @@
 
 namespace tenon::ir::loop {
 
-struct Number {
+struct ScalarValue {
   DType type = DType::f32;
-  double real = 0;      // of floating-point types; exact for all of them
-  int64_t integer = 0;  // of the others
+  double real = 0;      // The value if the type is floating; a double holds all of them exactly.
+  int64_t integer = 0;  // The value if the type is an integer type or bool.
 };
 
-// Rounds or wraps to the type, as a cast does.
-Number number_of(DType type, double real);
-Number number_of(DType type, int64_t integer);
+// Rounds or wraps a value to the type, as a cast does.
+ScalarValue scalar_value(DType type, double real);
+ScalarValue scalar_value(DType type, int64_t integer);
 
-Number compute(Op op, DType type, const std::vector<Number>& operands);
+ScalarValue compute(Op op, DType type, const std::vector<ScalarValue>& operands);
 
-Number read_element(DType type, const void* buffer, int64_t at);
-void write_element(const Number& number, void* buffer, int64_t at);
+ScalarValue read_element(DType type, const void* buffer, int64_t at);
+void write_element(const ScalarValue& value, void* buffer, int64_t at);
 
 }  // namespace tenon::ir::loop

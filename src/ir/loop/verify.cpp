@@ -15,9 +15,9 @@ namespace {
 bool is_computed_in(DType type) { return is_real(type) || is_integer(type) || type == DType::boolean; }
 bool is_known(DType type) { return is_computed_in(type) || is_half(type); }
 
-class Verifier {
+class KernelVerifier {
  public:
-  explicit Verifier(const Kernel& kernel) : kernel_(kernel) {}
+  explicit KernelVerifier(const LoopKernel& kernel) : kernel_(kernel) {}
 
   void run() {
     auto is_name_char = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.'; };
@@ -52,7 +52,7 @@ class Verifier {
   void operator()(const Constant& s) {
     ++line_;
     require(is_computed_in(s.type), std::string("a constant of type ") + dtype_name(s.type));
-    const auto* integer = std::get_if<int64_t>(&s.number);
+    const auto* integer = std::get_if<int64_t>(&s.value);
     require((integer == nullptr) == is_real(s.type), "a constant that is not a number of its type");
     if (integer) require(fits(*integer, s.type), "a constant that does not fit its type");
     define(s.result, s.type);
@@ -73,14 +73,14 @@ class Verifier {
 
   void operator()(const Load& s) {
     ++line_;
-    const Buffer& buffer = place(s.buffer, s.index, s.mask);
+    const Buffer& buffer = check_access(s.buffer, s.index, s.mask);
     require(!buffer.is_output || written_.count(s.buffer), "a load from an output that was not written before");
     define(s.result, buffer.type);
   }
 
   void operator()(const Store& s) {
     ++line_;
-    const Buffer& buffer = place(s.buffer, s.index, s.mask);
+    const Buffer& buffer = check_access(s.buffer, s.index, s.mask);
     require(buffer.is_output, "a store to an input");
     written_.insert(s.buffer);
     require(use(s.value) == buffer.type, "a store of another type than the buffer's");
@@ -95,9 +95,9 @@ class Verifier {
     for (const Loop::Variable& v : loop.variables) {
       size(v.extent);
       require(v.extent.is_param || v.extent.value >= 0, "a negative extent");
-      require(v.number >= 0 && v.number < kernel_.variables, "a variable out of range");
-      require(!variables_[v.number].is_assigned, "a variable of two loops");
-      variables_[v.number] = {true, true};
+      require(v.id >= 0 && v.id < kernel_.variables, "a variable out of range");
+      require(!variables_[v.id].is_assigned, "a variable of two loops");
+      variables_[v.id] = {true, true};
     }
     std::vector<Reg> around = std::move(block_);
     block_.clear();
@@ -108,13 +108,13 @@ class Verifier {
     require(!is_parallel || loop.reductions.empty(), "a reduction of a parallel loop");
     for (const Reduction& r : loop.reductions) reduced(r);
     for (Reg reg : block_) registers_[reg].is_visible = false;
-    for (const Loop::Variable& v : loop.variables) variables_[v.number].is_visible = false;
+    for (const Loop::Variable& v : loop.variables) variables_[v.id].is_visible = false;
     block_ = std::move(around);
     for (const Reduction& r : loop.reductions) define(r.result, r.type);
   }
 
  private:
-  struct Name {
+  struct Definition {
     bool is_assigned = false;
     bool is_visible = false;
     DType type = DType::i64;
@@ -139,21 +139,21 @@ class Verifier {
     return registers_[reg].type;
   }
 
-  void variable(int32_t number) const {
-    require(number >= 0 && number < kernel_.variables, "a variable out of range");
-    require(variables_[number].is_visible, "a variable used outside its loop");
+  void variable(int32_t id) const {
+    require(id >= 0 && id < kernel_.variables, "a variable out of range");
+    require(variables_[id].is_visible, "a variable used outside its loop");
   }
 
   void size(const Size& s) const {
     require(!s.is_param || (s.value >= 0 && s.value < kernel_.sizes), "a size that the kernel does not have");
   }
 
-  const Buffer& place(int32_t buffer, const Index& index, Reg mask) const {
+  const Buffer& check_access(int32_t buffer, const Index& index, Reg mask) const {
     require(buffer >= 0 && static_cast<size_t>(buffer) < kernel_.buffers.size(), "a buffer that the kernel does not have");
-    for (const Term& term : index) {
+    for (const IndexTerm& term : index) {
       size(term.stride);
-      if (term.kind == Term::Kind::loop) variable(term.which);
-      if (term.kind == Term::Kind::reg) require(use(term.which) == DType::i64, "an index that is not i64");
+      if (term.kind == IndexTerm::Kind::loop) variable(term.which);
+      if (term.kind == IndexTerm::Kind::reg) require(use(term.which) == DType::i64, "an index that is not i64");
     }
     if (mask != kNoReg) require(use(mask) == DType::boolean, "a mask that is not bool");
     return kernel_.buffers[buffer];
@@ -167,16 +167,16 @@ class Verifier {
     require(std::find(block_.begin(), block_.end(), r.value) != block_.end(), "a reduction of a value from outside the loop's body");
   }
 
-  const Kernel& kernel_;
-  std::set<int32_t> written_;  // buffers
-  std::vector<Name> registers_, variables_;
-  std::vector<Reg> block_;  // what is assigned in the block at hand
+  const LoopKernel& kernel_;
+  std::set<int32_t> written_;  // Buffers that were stored to.
+  std::vector<Definition> registers_, variables_;
+  std::vector<Reg> block_;  // Registers assigned in the current block.
   bool in_vector_ = false;
   size_t line_ = 1;
 };
 
 }  // namespace
 
-void verify(const Kernel& kernel) { Verifier(kernel).run(); }
+void verify(const LoopKernel& kernel) { KernelVerifier(kernel).run(); }
 
 }  // namespace tenon::ir::loop

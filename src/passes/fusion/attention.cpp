@@ -6,7 +6,8 @@
 #include <set>
 
 #include "ir/graph/node.h"
-#include "passes/fusion/call.h"
+#include "passes/fusion/call_builder.h"
+#include "passes/layout.h"
 
 namespace tenon::passes {
 namespace {
@@ -14,14 +15,13 @@ namespace {
 using ir::kNoValue;
 using ir::Node;
 using ir::ValueId;
-using Sizes = std::vector<int64_t>;
 
-// Keys from which on it is worth it: two threads need the same time for 128, and a quarter for 512.
-constexpr int64_t kFewestKeys = 256;
+// Number of keys from which flash attention is faster. With two threads it takes the same time for 128 keys and a quarter for 512.
+constexpr int64_t kMinFlashKeys = 256;
 
-class Matcher {
+class AttentionMatcher {
  public:
-  explicit Matcher(const ir::Graph& graph) : graph_(graph), makers_(graph) {}
+  explicit AttentionMatcher(const ir::Graph& graph) : graph_(graph), producers_(graph) {}
 
   std::vector<ir::Group> run() {
     std::vector<ir::Group> out;
@@ -34,18 +34,18 @@ class Matcher {
   const ir::TensorType& type(ValueId id) const { return graph_.values[id].type; }
 
   static bool is_reshape(const Node& node) { return node.op == "aten::view" || node.op == "aten::_unsafe_view"; }
-  static bool is_number(const Node& node, size_t index) {
+  static bool is_constant(const Node& node, size_t index) {
     return index < node.args.size() && std::holds_alternative<ir::Attribute>(node.args[index]);
   }
 
-  // What a match has found so far, from the end of the graph to its beginning.
+  // State of a match, which proceeds from the second product back to the first.
   struct Match {
     std::set<size_t> nodes;
     const Node* scale = nullptr;
     ValueId mask = kNoValue;
-    bool is_fill = false;  // where the mask is true there is nothing, else it is added
-    Sizes scores;          // batch, heads, queries, keys
-    ValueId q, k, v;       // k: transposed
+    bool is_fill = false;  // A boolean mask that marks ignored keys; otherwise the mask is added to the scores.
+    Shape scores;          // Batch, heads, queries, keys.
+    ValueId q, k, v;       // The keys are transposed.
   };
 
   std::optional<ir::Group> match(size_t last) {
@@ -55,13 +55,13 @@ class Matcher {
     m.nodes.insert(last);
     m.v = operand(second, 1);
     ValueId at = operand(second, 0);
-    if (const Node* view = makers_.only(at); view && is_reshape(*view)) {
-      m.nodes.insert(makers_.place(at));
+    if (const Node* view = producers_.only(at); view && is_reshape(*view)) {
+      m.nodes.insert(producers_.node_index(at));
       at = operand(*view, 0);
     }
-    const Node* softmax = makers_.only(at);
+    const Node* softmax = producers_.only(at);
     if (!softmax || softmax->op != "aten::_softmax" || ir::plain_text(softmax->args[2]) != "false") return std::nullopt;
-    m.nodes.insert(makers_.place(at));
+    m.nodes.insert(producers_.node_index(at));
     at = operand(*softmax, 0);
     auto rank = static_cast<int64_t>(type(at).sizes.size());
     std::string dim = ir::plain_text(softmax->args[1]);
@@ -72,34 +72,34 @@ class Matcher {
     return make_group(m, last);
   }
 
-  // From the softmax up to the first product.
+  // Matches the nodes between the first product and the softmax.
   bool match_scores(ValueId at, Match& m) {
-    while (const Node* node = makers_.only(at)) {
-      m.nodes.insert(makers_.place(at));
+    while (const Node* node = producers_.only(at)) {
+      m.nodes.insert(producers_.node_index(at));
       ValueId first = operand(*node, 0), second = operand(*node, 1);
       if (node->op == "aten::bmm") {
         m.q = first;
         m.k = second;
         return true;
       }
-      bool is_late = m.scale != nullptr;  // what is added before the scale is scaled
+      bool is_before_scale = m.scale != nullptr;  // A mask that is added before the scale would be scaled too.
       bool keeps_sizes = first != kNoValue && type(first).sizes == type(at).sizes && type(first).dtype == type(at).dtype;
       if (is_reshape(*node)) {
         if (first == kNoValue || type(first).sizes.size() != 3 ||
-            Sizes(type(at).sizes.end() - 2, type(at).sizes.end()) != Sizes(type(first).sizes.end() - 2, type(first).sizes.end()))
+            Shape(type(at).sizes.end() - 2, type(at).sizes.end()) != Shape(type(first).sizes.end() - 2, type(first).sizes.end()))
           return false;
       } else if (!keeps_sizes) {
         return false;
-      } else if (node->op == "aten::add.Tensor" && second != kNoValue && m.mask == kNoValue && !is_late) {
+      } else if (node->op == "aten::add.Tensor" && second != kNoValue && m.mask == kNoValue && !is_before_scale) {
         if (ir::plain_text(node->args[2]) != "1" || type(second).dtype != type(at).dtype) return false;
         m.mask = second;
-      } else if (node->op == "aten::masked_fill.Scalar" && m.mask == kNoValue && !is_late) {
-        const auto* number = std::get_if<ir::Attribute>(&node->args[2]);
-        const double* fill = number ? std::get_if<double>(number) : nullptr;
+      } else if (node->op == "aten::masked_fill.Scalar" && m.mask == kNoValue && !is_before_scale) {
+        const auto* constant = std::get_if<ir::Attribute>(&node->args[2]);
+        const double* fill = constant ? std::get_if<double>(constant) : nullptr;
         if (!fill || *fill != -std::numeric_limits<double>::infinity() || type(at).dtype != ir::DType::f32) return false;
         m.mask = second;
         m.is_fill = true;
-      } else if ((node->op == "aten::mul.Tensor" || node->op == "aten::div.Tensor") && is_number(*node, 1) && !m.scale) {
+      } else if ((node->op == "aten::mul.Tensor" || node->op == "aten::div.Tensor") && is_constant(*node, 1) && !m.scale) {
         m.scale = node;
       } else {
         return false;
@@ -110,22 +110,22 @@ class Matcher {
   }
 
   bool fits(const Match& m, const Node& second) const {
-    if (m.q == kNoValue || m.k == kNoValue || m.v == kNoValue || m.scores[3] < kFewestKeys || m.scores[2] < 2) return false;
+    if (m.q == kNoValue || m.k == kNoValue || m.v == kNoValue || m.scores[3] < kMinFlashKeys || m.scores[2] < 2) return false;
     const ir::TensorType &q = type(m.q), &k = type(m.k), &v = type(m.v), &out = type(second.results[0].ids[0]);
     if (!ir::is_floating(q.dtype) || k.dtype != q.dtype || v.dtype != q.dtype || q.sizes[2] != v.sizes[2]) return false;
     if (q.strides[2] != 1 || k.strides[1] != 1 || v.strides[2] != 1) return false;
     if (out.strides != ir::contiguous_strides(out.sizes) || m.scores[0] * m.scores[1] != q.sizes[0]) return false;
     if (m.mask == kNoValue) return true;
-    const Sizes& mask = type(m.mask).sizes;
+    const Shape& mask = type(m.mask).sizes;
     if (mask.size() > 4 || mask.size() < 2 || mask.size() == 3) return false;
     for (size_t d = 0; d < mask.size(); ++d)
       if (mask[d] != 1 && mask[d] != m.scores[4 - mask.size() + d]) return false;
     return type(m.mask).strides.back() == 1;
   }
 
-  // Batches and heads as two dimensions.
-  static ValueId split(Call& call, ValueId id, const Sizes& scores) {
-    Sizes sizes = call.type(id).sizes;
+  // Splits the batch dimension of a bmm operand into batch and heads.
+  static ValueId split(CallBuilder& call, ValueId id, const Shape& scores) {
+    Shape sizes = call.type(id).sizes;
     sizes.erase(sizes.begin());
     sizes.insert(sizes.begin(), {scores[0], scores[1]});
     return call.add("aten::view", {id, ir::Attribute(sizes)}, sizes, call.type(id).dtype);
@@ -141,31 +141,31 @@ class Matcher {
     ValueId result = graph_.nodes[last].results[0].ids[0];
     group.outputs = {result};
     group.sizes = m.scores;
-    Call call(graph_, group);
+    CallBuilder call(graph_, group);
     ir::DType dtype = type(m.q).dtype;
-    Sizes keys = {type(m.k).sizes[0], type(m.k).sizes[2], type(m.k).sizes[1]};
+    Shape keys = {type(m.k).sizes[0], type(m.k).sizes[2], type(m.k).sizes[1]};
     ir::Attribute none = ir::None{};
-    // Flash attention lays its result out as the queries are: in order.
-    constexpr int64_t kContiguous = 0;  // at::MemoryFormat
+    // Flash attention returns the layout of the queries, which must be contiguous.
+    constexpr int64_t kContiguous = 0;  // Value of at::MemoryFormat::Contiguous.
     ValueId q = m.q;
     if (type(q).strides != ir::contiguous_strides(type(q).sizes))
       q = call.add("aten::clone", {q, ir::Attribute(kContiguous)}, type(m.q).sizes, dtype);
     if (m.scale) q = call.add(m.scale->op, {q, m.scale->args[1]}, type(m.q).sizes, dtype);
     q = split(call, q, m.scores);
     ValueId v = split(call, m.v, m.scores);
-    ValueId turned = call.add("aten::transpose.int", {m.k, ir::Attribute(int64_t{1}), ir::Attribute(int64_t{2})}, keys, dtype);
-    ValueId k = split(call, turned, m.scores);
-    Sizes sizes = {m.scores[0], m.scores[1], type(m.q).sizes[1], type(m.q).sizes[2]};
+    ValueId transposed = call.add("aten::transpose.int", {m.k, ir::Attribute(int64_t{1}), ir::Attribute(int64_t{2})}, keys, dtype);
+    ValueId k = split(call, transposed, m.scores);
+    Shape sizes = {m.scores[0], m.scores[1], type(m.q).sizes[1], type(m.q).sizes[2]};
     ir::Argument mask = none;
     if (m.is_fill) {
-      constexpr double kNothing = -std::numeric_limits<double>::infinity();
-      mask = call.add("aten::where.Scalar", {m.mask, ir::Attribute(kNothing), ir::Attribute(0.0)}, type(m.mask).sizes, dtype);
+      constexpr double kMaskedOut = -std::numeric_limits<double>::infinity();
+      mask = call.add("aten::where.Scalar", {m.mask, ir::Attribute(kMaskedOut), ir::Attribute(0.0)}, type(m.mask).sizes, dtype);
     } else if (m.mask != kNoValue) {
       mask = m.mask;
     }
     ValueId made = call.add("aten::_scaled_dot_product_flash_attention_for_cpu",
                             {q, k, v, ir::Attribute(0.0), ir::Attribute(false), mask, ir::Attribute(1.0)}, sizes, dtype);
-    Sizes rows(sizes.begin(), sizes.end() - 1);
+    Shape rows(sizes.begin(), sizes.end() - 1);
     ValueId sums = call.add_result(rows, ir::DType::f32);
     ValueId out = call.add("aten::view", {made, ir::Attribute(type(result).sizes)}, type(result).sizes, dtype);
     group.call = call.finish({out, sums});
@@ -173,11 +173,11 @@ class Matcher {
   }
 
   const ir::Graph& graph_;
-  Makers makers_;
+  Producers producers_;
 };
 
 }  // namespace
 
-std::vector<ir::Group> find_attention(const ir::Graph& graph) { return Matcher(graph).run(); }
+std::vector<ir::Group> find_attention(const ir::Graph& graph) { return AttentionMatcher(graph).run(); }
 
 }  // namespace tenon::passes

@@ -1,5 +1,6 @@
-// Attention that a program writes out: two products with a softmax between them, scaled and masked on
-// the way, become one call of ATen's flash attention, which never holds all scores at once.
+// Finds attention that a program writes out: two matrix products with a softmax between them, with
+// optional scale and mask. It becomes one call of ATen's flash attention, which never materializes all
+// scores.
 #pragma once
 
 #include "ir/graph/group.h"

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "ir/graph/node.h"
+#include "ops/concat_pool.h"
 #include "ops/lowerable.h"
-#include "ops/pieces.h"
-#include "passes/fusion/kept.h"
+#include "passes/fusion/state_values.h"
 #include "passes/fusion/users.h"
 
 namespace tenon::passes {
@@ -14,9 +14,9 @@ namespace {
 using ir::kNoValue;
 using ir::ValueId;
 
-class Finder {
+class ConvolutionFinder {
  public:
-  explicit Finder(const ir::Graph& graph) : graph_(graph), kept_(graph), users_(graph) {}
+  explicit ConvolutionFinder(const ir::Graph& graph) : graph_(graph), is_state_(graph), users_(graph) {}
 
   std::vector<ir::Group> run() {
     std::vector<ir::Group> out;
@@ -28,25 +28,25 @@ class Finder {
  private:
   const ir::TensorType& type(ValueId id) const { return graph_.values[id].type; }
 
-  bool is_row(ValueId id, int64_t size) const {
-    return id != kNoValue && kept_(id) && type(id).sizes == std::vector<int64_t>{size} && type(id).strides == std::vector<int64_t>{1};
+  bool is_vector(ValueId id, int64_t size) const {
+    return id != kNoValue && is_state_(id) && type(id).sizes == std::vector<int64_t>{size} && type(id).strides == std::vector<int64_t>{1};
   }
 
-  // Two dimensions, forward.
+  // Returns whether a node is a supported 2-d forward convolution.
   bool begins(const ir::Node& node) const {
     if (node.op != "aten::convolution" || !ir::makes_one(graph_, node)) return false;
     ValueId x = ir::operand(node, 0), w = ir::operand(node, 1), b = ir::operand(node, 2);
     const ir::TensorType &in = type(x), &weight = type(w);
-    bool fits = in.sizes.size() == 4 && weight.sizes.size() == 4 && kept_(w) && weight.strides == ir::contiguous_strides(weight.sizes) &&
-                (in.dtype == ir::DType::f32 || in.dtype == ir::DType::bf16) && weight.dtype == in.dtype && ops::has_elements(in) &&
-                ops::has_elements(weight) && ops::has_elements(type(ir::only_result(node))) && x != w &&
-                ir::plain_text(node.args[6]) == "false";
+    bool fits = in.sizes.size() == 4 && weight.sizes.size() == 4 && is_state_(w) &&
+                weight.strides == ir::contiguous_strides(weight.sizes) && (in.dtype == ir::DType::f32 || in.dtype == ir::DType::bf16) &&
+                weight.dtype == in.dtype && ops::has_elements(in) && ops::has_elements(weight) &&
+                ops::has_elements(type(ir::only_result(node))) && x != w && ir::plain_text(node.args[6]) == "false";
     for (size_t k : {3, 4, 5})
       fits &= ir::constant<std::vector<int64_t>>(node, k) && ir::constant<std::vector<int64_t>>(node, k)->size() == 2;
-    return fits && (b == kNoValue || (is_row(b, weight.sizes[0]) && type(b).dtype == in.dtype));
+    return fits && (b == kNoValue || (is_vector(b, weight.sizes[0]) && type(b).dtype == in.dtype));
   }
 
-  // The only node that reads this value, if it is not part of another group.
+  // Returns the only user of a value if it is this op and belongs to no other group.
   const ir::Node* next(ValueId id, const char* op) const {
     size_t user = users_.only(id);
     if (user == Users::kNone || graph_.nodes[user].op != op || std::count(taken_.begin(), taken_.end(), user)) return nullptr;
@@ -68,7 +68,7 @@ class Finder {
       taken_.push_back(group.nodes.back());
       result = then;
     };
-    if (const ir::Node* norm = next(result, "aten::native_batch_norm"); norm && is_known(*norm, result)) {
+    if (const ir::Node* norm = next(result, "aten::native_batch_norm"); norm && has_known_statistics(*norm, result)) {
       what.has_norm = true;
       for (size_t k : {1, 2, 3, 4}) group.inputs.push_back(ir::operand(*norm, k));
       what.epsilon_scalar = ir::scalar_in(norm->args[7]);
@@ -90,13 +90,13 @@ class Finder {
     return group;
   }
 
-  bool is_known(const ir::Node& norm, ValueId of) const {
+  bool has_known_statistics(const ir::Node& norm, ValueId of) const {
     int64_t channels = type(of).sizes[1];
     bool fits = ir::operand(norm, 0) == of && ir::plain_text(norm.args[5]) == "false" && norm.writes.empty() && !norm.ordered;
     for (size_t k : {1, 2, 3, 4}) {
-      ValueId row = ir::operand(norm, k);
-      fits &= is_row(row, channels);
-      for (size_t other : {1, 2, 3, 4}) fits &= k == other || row != ir::operand(norm, other);
+      ValueId vector = ir::operand(norm, k);
+      fits &= is_vector(vector, channels);
+      for (size_t other : {1, 2, 3, 4}) fits &= k == other || vector != ir::operand(norm, other);
     }
     ValueId result = norm.results[0].ids[0];
     return fits && result != kNoValue && norm.results[1].ids[0] == kNoValue && norm.results[2].ids[0] == kNoValue &&
@@ -111,7 +111,7 @@ class Finder {
   }
 
   const ir::Graph& graph_;
-  Kept kept_;
+  StateValues is_state_;
   Users users_;
   std::vector<size_t> taken_;
 };
@@ -122,7 +122,7 @@ std::vector<int64_t> channels_last(const std::vector<int64_t>& sizes) {
 
 }  // namespace
 
-std::vector<ir::Group> find_convolutions(const ir::Graph& graph) { return Finder(graph).run(); }
+std::vector<ir::Group> find_convolutions(const ir::Graph& graph) { return ConvolutionFinder(graph).run(); }
 
 ir::Graph prefer_channels_last(const ir::Graph& graph) {
   std::vector<ir::Group> groups = find_convolutions(graph);
@@ -131,26 +131,26 @@ ir::Graph prefer_channels_last(const ir::Graph& graph) {
   for (const ir::Group& group : groups)
     for (size_t i : group.nodes) is_ours[i] = true;
   auto computes = [&](const ir::Graph& in, size_t i) {
-    return is_ours[i] || ops::lowerable(in, in.nodes[i]) != nullptr || ops::pool_of(in, in.nodes[i]).has_value();
+    return is_ours[i] || ops::lowerable(in, in.nodes[i]) != nullptr || ops::pooling_of(in, in.nodes[i]).has_value();
   };
-  // Images that nodes of ours make, and that nobody else looks at.
-  std::vector<bool> moves(graph.values.size(), false);
+  // Images that only convolutions and kernels of ours produce and read may change their layout.
+  std::vector<bool> changes_layout(graph.values.size(), false);
   for (size_t i = 0; i < graph.nodes.size(); ++i)
     if (computes(graph, i))
       ir::for_each_definition(graph.nodes[i], [&](ValueId id) {
         const ir::Value& value = graph.values[id];
-        moves[id] = value.type.sizes.size() == 4 && value.alias_of == kNoValue && graph.nodes[i].writes.empty() &&
-                    value.type.strides == ir::contiguous_strides(value.type.sizes);
+        changes_layout[id] = value.type.sizes.size() == 4 && value.alias_of == kNoValue && graph.nodes[i].writes.empty() &&
+                             value.type.strides == ir::contiguous_strides(value.type.sizes);
       });
   for (size_t i = 0; i < graph.nodes.size(); ++i)
-    if (!computes(graph, i)) ir::for_each_operand(graph.nodes[i], [&](ValueId id) { moves[id] = false; });
+    if (!computes(graph, i)) ir::for_each_operand(graph.nodes[i], [&](ValueId id) { changes_layout[id] = false; });
   for (ValueId id : graph.outputs)
-    if (id != kNoValue) moves[id] = false;
+    if (id != kNoValue) changes_layout[id] = false;
   for (const auto* writes : {&graph.write_backs, &graph.forward_write_backs})
-    for (const ir::WriteBack& write : *writes) moves[write.value] = false;
+    for (const ir::WriteBack& write : *writes) changes_layout[write.value] = false;
   ir::Graph out = graph;
-  for (size_t id = 0; id < moves.size(); ++id)
-    if (moves[id]) out.values[id].type.strides = channels_last(out.values[id].type.sizes);
+  for (size_t id = 0; id < changes_layout.size(); ++id)
+    if (changes_layout[id]) out.values[id].type.strides = channels_last(out.values[id].type.sizes);
   for (size_t i = 0; i < graph.nodes.size(); ++i)
     if (computes(graph, i) != computes(out, i)) return graph;
   return out;

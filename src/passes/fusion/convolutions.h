@@ -1,5 +1,5 @@
-// Convolutions with weights that the program keeps, and what follows them: batch norm with known statistics,
-// an addition, ReLU.
+// Finds convolutions whose weights are state of the program, together with their epilogue: batch norm with
+// known statistics, an addition, ReLU.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,8 @@ namespace tenon::passes {
 
 std::vector<ir::Group> find_convolutions(const ir::Graph& graph);
 
-// The graph with images between such convolutions laid out channel by channel, as far as kernels of ours and
-// convolutions alone look at them.
+// Returns the graph with channels_last strides for images that only such convolutions and kernels of ours
+// produce and read.
 ir::Graph prefer_channels_last(const ir::Graph& graph);
 
 }  // namespace tenon::passes

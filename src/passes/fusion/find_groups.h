@@ -1,18 +1,18 @@
-// Finds nodes that can become one kernel: pointwise ops over the same sizes and reductions of the
-// same dimensions of them, as long as nothing outside needs one of their values before the last of
-// them.
+// Finds nodes that can become one kernel: pointwise ops over the same sizes and reductions over the
+// same dimensions, as long as no node outside the group reads one of their values before the group's
+// last node.
 #pragma once
 
 #include "ir/graph/group.h"
 
 namespace tenon::passes {
 
-// Kernels, then products and calls. `apart`: every group has one node, and there are no calls. `keeps_weights`: products with what
-// the program keeps are groups too.
-std::vector<ir::Group> find_groups(const ir::Graph& graph, bool apart = false, bool keeps_weights = false);
+// Returns kernels, then products and calls. `unfused`: every group has one node, and there are no calls. `keeps_weights`: products and
+// convolutions with weights that are state of the program are groups too.
+std::vector<ir::Group> find_groups(const ir::Graph& graph, bool unfused = false, bool keeps_weights = false);
 
-// The graph with each group as one node `tenon::fused` where its last node stood; its first
-// argument is the group's number.
+// Returns the graph with each group replaced by one node `tenon::fused` at the position of its last
+// node; the first argument is the group's index.
 ir::Graph fuse(const ir::Graph& graph, const std::vector<ir::Group>& groups);
 
 }  // namespace tenon::passes

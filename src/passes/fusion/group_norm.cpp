@@ -2,7 +2,8 @@
 
 #include "ir/graph/node.h"
 #include "ops/table.h"
-#include "passes/fusion/call.h"
+#include "passes/fusion/call_builder.h"
+#include "passes/layout.h"
 
 namespace tenon::passes {
 namespace {
@@ -10,12 +11,11 @@ namespace {
 using ir::DType;
 using ir::kNoValue;
 using ir::ValueId;
-using Sizes = std::vector<int64_t>;
 
 class Rewriter {
  public:
   Rewriter(const ir::Graph& graph, const ir::Group& group, const ir::Node& norm, int64_t groups) : call_(graph, group), norm_(norm) {
-    const Sizes& sizes = group.sizes;
+    const Shape& sizes = group.sizes;
     int64_t length = 1;
     for (size_t d = 1; d < sizes.size(); ++d) length *= sizes[d];
     rows_ = {sizes[0], groups, length / groups}, ones_ = {sizes[0], groups, 1}, channels_ = {sizes[0], sizes[1], length / sizes[1]};
@@ -24,7 +24,7 @@ class Rewriter {
 
   std::shared_ptr<const ir::Graph> forward() {
     ValueId x = seen(operand(norm_, 0), rows_);
-    ValueId out = call_.add("aten::native_layer_norm", {x, ir::Attribute(Sizes{rows_[2]}), kNone, kNone, norm_.args[7]}, rows_, wide_);
+    ValueId out = call_.add("aten::native_layer_norm", {x, ir::Attribute(Shape{rows_[2]}), kNone, kNone, norm_.args[7]}, rows_, wide_);
     ValueId mean = call_.add_result(ones_, wide_), deviation = call_.add_result(ones_, wide_);
     out = seen(out, channels_);
     if (ValueId weight = operand(norm_, 1); weight != kNoValue) out = multiply(out, column(weight));
@@ -41,7 +41,7 @@ class Rewriter {
       ValueId scaled = seen(weight == kNoValue ? grad : multiply(grad, column(weight)), rows_);
       ir::Attribute first = std::vector<bool>{true, false, false};
       made[0] = call_.add("aten::native_layer_norm_backward",
-                          {scaled, x, ir::Attribute(Sizes{rows_[2]}), mean, deviation, kNone, kNone, first}, rows_, wide_);
+                          {scaled, x, ir::Attribute(Shape{rows_[2]}), mean, deviation, kNone, kNone, first}, rows_, wide_);
       call_.add_nothing();
       call_.add_nothing();
     }
@@ -69,33 +69,33 @@ class Rewriter {
 
   ValueId as(ValueId id, DType dtype) {
     if (call_.type(id).dtype == dtype) return id;
-    ir::Attribute to = ops::dtype_number(dtype), no = false;
-    return call_.add("aten::_to_copy", {id, to, kNone, kNone, kNone, no, kNone}, Sizes(call_.type(id).sizes), dtype);
+    ir::Attribute to = ops::scalar_type_id(dtype), no = false;
+    return call_.add("aten::_to_copy", {id, to, kNone, kNone, kNone, no, kNone}, Shape(call_.type(id).sizes), dtype);
   }
 
-  // In other sizes, and mostly in the type that is computed in.
-  ValueId seen(ValueId id, Sizes sizes, bool widens = true) {
+  // Views a value in other sizes and, if `widens`, converts it to the compute type.
+  ValueId seen(ValueId id, Shape sizes, bool widens = true) {
     ValueId out = call_.add("aten::view", {id, ir::Attribute(sizes)}, sizes, call_.type(id).dtype);
     return widens ? as(out, wide_) : out;
   }
 
-  // A channel's number, for all of its elements.
+  // Views a per-channel vector so that it broadcasts over a channel's elements.
   ValueId column(ValueId id) { return seen(id, {call_.type(id).sizes[0], 1}); }
 
   ValueId multiply(ValueId a, ValueId b) { return call_.add("aten::mul.Tensor", {a, b}, channels_, wide_); }
 
   ValueId per_channel(ValueId id) {
-    ir::Attribute others = Sizes{0, 2}, no = false;
+    ir::Attribute others = Shape{0, 2}, no = false;
     return call_.add("aten::sum.dim_IntList", {id, others, no, kNone}, {channels_[1]}, wide_);
   }
 
-  Call call_;
+  CallBuilder call_;
   const ir::Node& norm_;
-  Sizes rows_, ones_, channels_;
+  Shape rows_, ones_, channels_;
   DType wide_ = DType::f32;
 };
 
-bool is_in_order(const ir::Graph& graph, ValueId id) {
+bool is_contiguous(const ir::Graph& graph, ValueId id) {
   return id == kNoValue || graph.values[id].type.strides == ir::contiguous_strides(graph.values[id].type.sizes);
 }
 
@@ -113,11 +113,11 @@ std::vector<ir::Group> find_group_norms(const ir::Graph& graph) {
     for (int64_t size : group.sizes) count *= size;
     bool fits = groups && count > group.sizes[0] * *groups;
     for (size_t a = 0; a < (is_forward ? 3 : 5); ++a) {
-      fits &= is_in_order(graph, operand(norm, a));
+      fits &= is_contiguous(graph, operand(norm, a));
       if (operand(norm, a) != kNoValue) group.inputs.push_back(operand(norm, a));
     }
     for (const ir::Result& result : norm.results) {
-      fits &= is_in_order(graph, result.ids[0]);
+      fits &= is_contiguous(graph, result.ids[0]);
       if (result.ids[0] != kNoValue) group.outputs.push_back(result.ids[0]);
     }
     if (!fits || group.outputs.empty()) continue;

@@ -1,4 +1,4 @@
-// A group norm is a layer norm of its groups, then a weight and a bias for each channel.
+// Rewrites a group norm as a layer norm over its groups, followed by a weight and a bias per channel.
 #pragma once
 
 #include "ir/graph/group.h"

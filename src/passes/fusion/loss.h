@@ -1,5 +1,5 @@
-// A cross-entropy whose log-probabilities nobody else reads: of each row only the target's is computed,
-// from the row's greatest element and the sum of exponentials, instead of all of them.
+// Finds cross-entropy losses whose log-probabilities have no other use. Only the target's log-probability
+// is computed per row, from the row's maximum and its sum of exponentials.
 #pragma once
 
 #include "ir/graph/group.h"

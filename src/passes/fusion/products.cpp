@@ -4,7 +4,7 @@
 
 #include "ir/graph/node.h"
 #include "ops/lowerable.h"
-#include "passes/fusion/kept.h"
+#include "passes/fusion/state_values.h"
 #include "passes/fusion/users.h"
 
 namespace tenon::passes {
@@ -13,13 +13,13 @@ namespace {
 using ir::kNoValue;
 using ir::ValueId;
 
-bool is_in_order(const ir::TensorType& type) { return type.strides == ir::contiguous_strides(type.sizes); }
+bool is_contiguous(const ir::TensorType& type) { return type.strides == ir::contiguous_strides(type.sizes); }
 
-bool is_dense(const ir::TensorType& type) { return is_in_order(type) || (type.strides[0] == 1 && type.strides[1] == type.sizes[0]); }
+bool is_dense(const ir::TensorType& type) { return is_contiguous(type) || (type.strides[0] == 1 && type.strides[1] == type.sizes[0]); }
 
 bool is_one(const ir::Node& node, size_t index) { return ir::plain_text(node.args[index]) == "1"; }
 
-// The sum that a node makes of this value and something else, in place or not; kNoValue if it is no such node.
+// Returns the result of a node that adds something to this value, in place or not; kNoValue if it is no such node.
 ValueId sum_of(const ir::Graph& graph, const ir::Node& node, ValueId value) {
   if (node.op == "aten::add.Tensor" && ir::makes_one(graph, node) && is_one(node, 2)) return ir::only_result(node);
   bool in_place =
@@ -27,9 +27,9 @@ ValueId sum_of(const ir::Graph& graph, const ir::Node& node, ValueId value) {
   return in_place ? node.writes[0].after : kNoValue;
 }
 
-// A row that is added to a product in bf16, maybe to a view of it, is part of it, and so is a GELU of the sum; unless another kernel
-// behind it takes the addition in. In f32 neither is cheaper there.
-void take_row(const ir::Graph& graph, const Users& users, const Kept& is_kept, ir::Group& group) {
+// Fuses a bias that is added to a bf16 product or a view of it, and a GELU of the sum, as the product's epilogue; unless the addition can
+// be fused into a kernel after it. In f32 such an epilogue is not faster.
+void take_bias(const ir::Graph& graph, const Users& users, const StateValues& is_state, ir::Group& group) {
   const ir::TensorType& product = graph.values[group.outputs[0]].type;
   if (product.dtype != ir::DType::bf16) return;
   ValueId value = group.outputs[0];
@@ -42,92 +42,94 @@ void take_row(const ir::Graph& graph, const Users& users, const Kept& is_kept, i
   }
   ValueId sum = next == Users::kNone ? kNoValue : sum_of(graph, graph.nodes[next], value);
   if (sum == kNoValue) return;
-  ValueId a = ir::operand(graph.nodes[next], 0), b = ir::operand(graph.nodes[next], 1), row = a == value ? b : a;
-  if (a == b || row == kNoValue || !is_kept(row)) return;
-  const ir::TensorType &type = graph.values[row].type, &result = graph.values[sum].type;
-  if (type.dtype != product.dtype || type.sizes != std::vector<int64_t>{product.sizes[1]} || !is_in_order(type) || !is_in_order(result) ||
-      result.sizes != graph.values[value].type.sizes || result.sizes.back() != product.sizes[1] || result.dtype != product.dtype)
+  ValueId a = ir::operand(graph.nodes[next], 0), b = ir::operand(graph.nodes[next], 1), bias = a == value ? b : a;
+  if (a == b || bias == kNoValue || !is_state(bias)) return;
+  const ir::TensorType &type = graph.values[bias].type, &result = graph.values[sum].type;
+  if (type.dtype != product.dtype || type.sizes != std::vector<int64_t>{product.sizes[1]} || !is_contiguous(type) ||
+      !is_contiguous(result) || result.sizes != graph.values[value].type.sizes || result.sizes.back() != product.sizes[1] ||
+      result.dtype != product.dtype)
     return;
   nodes.push_back(next);
   size_t last = users.only(sum);
   if (last != Users::kNone && graph.nodes[last].op == "aten::gelu" && ir::makes_one(graph, graph.nodes[last])) {
     nodes.push_back(last);
     sum = ir::only_result(graph.nodes[last]);
-    if (!is_in_order(graph.values[sum].type)) return;
+    if (!is_contiguous(graph.values[sum].type)) return;
     group.product->gelu = ir::plain_text(graph.nodes[last].args[1]);
   } else {
     for (size_t user : users.of(sum))
       if (ops::lowerable(graph, graph.nodes[user])) return;
   }
   group.nodes.insert(group.nodes.end(), nodes.begin(), nodes.end());
-  group.inputs.push_back(row);
+  group.inputs.push_back(bias);
   group.outputs = {sum};
-  group.product->row = row;
+  group.product->bias = bias;
 }
 
-// A new order of a graph's nodes.
-class Order {
+// Reorders a graph's nodes so that small products of one operand are adjacent.
+class NodeOrder {
  public:
-  Order(const ir::Graph& graph, const std::vector<ir::Group>& groups)
-      : graph_(graph), groups_(groups), maker_(graph.values.size(), Users::kNone), is_placed_(graph.nodes.size(), false) {
+  NodeOrder(const ir::Graph& graph, const std::vector<ir::Group>& groups)
+      : graph_(graph), groups_(groups), producer_(graph.values.size(), Users::kNone), is_appended_(graph.nodes.size(), false) {
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
-      ir::for_each_definition(graph.nodes[i], [&](ValueId id) { maker_[id] = i; });
-      if (ValueId left = few_rows(i); left != kNoValue) products_[left].push_back(i);
+      ir::for_each_definition(graph.nodes[i], [&](ValueId id) { producer_[id] = i; });
+      if (ValueId left = gemv_operand(i); left != kNoValue) products_[left].push_back(i);
     }
   }
 
   std::vector<size_t> find() {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (is_placed_[i]) continue;
-      ValueId left = few_rows(i);
-      std::vector<size_t> fellows;
+      if (is_appended_[i]) continue;
+      ValueId left = gemv_operand(i);
+      std::vector<size_t> siblings;
       if (left != kNoValue)
-        for (size_t fellow : products_[left])
-          if (fellow > i && !is_placed_[fellow] && is_behind_backward(fellow) == is_behind_backward(i) && is_ready(fellow))
-            fellows.push_back(fellow);
-      for (size_t fellow : fellows) place_operands(fellow);
-      place(i);
-      for (size_t fellow : fellows) place(fellow);
+        for (size_t sibling : products_[left])
+          if (sibling > i && !is_appended_[sibling] && is_behind_backward(sibling) == is_behind_backward(i) && is_ready(sibling))
+            siblings.push_back(sibling);
+      for (size_t sibling : siblings) append_operands(sibling);
+      append(i);
+      for (size_t sibling : siblings) append(sibling);
     }
     return std::move(order_);
   }
 
  private:
-  // What a product multiplies its weight with, if that is so small; else kNoValue.
-  ValueId few_rows(size_t i) const {
+  // Returns the left operand of a product with few enough rows for the gemv kernel, otherwise kNoValue.
+  ValueId gemv_operand(size_t i) const {
     const ir::Node& node = graph_.nodes[i];
     if (!ir::is_fused(node)) return kNoValue;
     const auto& product = groups_[ir::group_of(node)].product;
-    return product && product->gelu.empty() && graph_.values[product->left].type.sizes[0] <= ir::kFewRows ? product->left : kNoValue;
+    return product && product->gelu.empty() && graph_.values[product->left].type.sizes[0] <= ir::kMaxGemvRows ? product->left : kNoValue;
   }
   bool is_behind_backward(size_t i) const { return i >= graph_.backward_start; }
-  // But for views of what is there already.
+  // Returns whether all operands are available, or are views of available values.
   bool is_ready(size_t i) const {
     bool ready = true;
     ir::for_each_operand(graph_.nodes[i], [&](ValueId id) {
-      size_t maker = maker_[id];
-      ready = ready && (maker == Users::kNone || is_placed_[maker] || (ir::is_view(graph_, graph_.nodes[maker]) && is_ready(maker)));
+      size_t producer = producer_[id];
+      ready = ready &&
+              (producer == Users::kNone || is_appended_[producer] || (ir::is_view(graph_, graph_.nodes[producer]) && is_ready(producer)));
     });
     return ready;
   }
-  void place_operands(size_t i) {
+  void append_operands(size_t i) {
     ir::for_each_operand(graph_.nodes[i], [&](ValueId id) {
-      size_t maker = maker_[id];
-      if (maker == Users::kNone || is_placed_[maker]) return;
-      place_operands(maker);
-      place(maker);
+      size_t producer = producer_[id];
+      if (producer == Users::kNone || is_appended_[producer]) return;
+      append_operands(producer);
+      append(producer);
     });
   }
-  void place(size_t i) {
-    is_placed_[i] = true;
+  void append(size_t i) {
+    is_appended_[i] = true;
     order_.push_back(i);
   }
 
   const ir::Graph& graph_;
   const std::vector<ir::Group>& groups_;
-  std::vector<size_t> maker_;  // of each value
-  std::vector<bool> is_placed_;
-  std::map<ValueId, std::vector<size_t>> products_;  // by what they multiply
+  std::vector<size_t> producer_;  // Producing node per value.
+  std::vector<bool> is_appended_;
+  std::map<ValueId, std::vector<size_t>> products_;  // Small products by their left operand.
   std::vector<size_t> order_;
 };
 
@@ -135,36 +137,36 @@ class Order {
 
 ir::Graph gather_products(ir::Graph graph, const std::vector<ir::Group>& groups) {
   std::vector<ir::Node> nodes;
-  for (size_t i : Order(graph, groups).find()) nodes.push_back(graph.nodes[i]);
+  for (size_t i : NodeOrder(graph, groups).find()) nodes.push_back(graph.nodes[i]);
   graph.nodes = std::move(nodes);
   return graph;
 }
 
 std::vector<ir::Group> find_products(const ir::Graph& graph) {
-  Kept is_kept(graph);
+  StateValues is_state(graph);
   Users users(graph);
   std::vector<ir::Group> out;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const ir::Node& node = graph.nodes[i];
-    bool has_row = node.op == "aten::addmm";
-    if ((node.op != "aten::mm" && !has_row) || !ir::makes_one(graph, node)) continue;
-    ir::Product product{ir::operand(node, has_row), ir::operand(node, has_row + 1)};
-    if (has_row) product.row = ir::operand(node, 0);
+    bool has_bias = node.op == "aten::addmm";
+    if ((node.op != "aten::mm" && !has_bias) || !ir::makes_one(graph, node)) continue;
+    ir::Product product{ir::operand(node, has_bias), ir::operand(node, has_bias + 1)};
+    if (has_bias) product.bias = ir::operand(node, 0);
     const ir::TensorType &left = graph.values[product.left].type, &right = graph.values[product.right].type,
                          &result = graph.values[ir::only_result(node)].type;
-    bool fits = (left.dtype == ir::DType::f32 || left.dtype == ir::DType::bf16) && right.dtype == left.dtype && is_kept(product.right) &&
+    bool fits = (left.dtype == ir::DType::f32 || left.dtype == ir::DType::bf16) && right.dtype == left.dtype && is_state(product.right) &&
                 is_dense(right) && left.sizes[0] > 0 && right.sizes[0] > 0 && right.sizes[1] > 0 && left.strides[1] == 1 &&
-                left.strides[0] >= left.sizes[1] && is_in_order(result);
-    if (has_row) {
-      const ir::TensorType& row = graph.values[product.row].type;
-      fits &= is_one(node, 3) && is_one(node, 4) && row.sizes == std::vector<int64_t>{right.sizes[1]} && is_in_order(row) &&
-              row.dtype == left.dtype;
+                left.strides[0] >= left.sizes[1] && is_contiguous(result);
+    if (has_bias) {
+      const ir::TensorType& bias = graph.values[product.bias].type;
+      fits &= is_one(node, 3) && is_one(node, 4) && bias.sizes == std::vector<int64_t>{right.sizes[1]} && is_contiguous(bias) &&
+              bias.dtype == left.dtype;
     }
-    if (!fits || product.left == product.right || product.row == product.left || product.row == product.right) continue;
+    if (!fits || product.left == product.right || product.bias == product.left || product.bias == product.right) continue;
     ir::Group group{.nodes = {i}, .inputs = {product.left, product.right}, .outputs = {ir::only_result(node)}, .sizes = result.sizes};
-    if (has_row) group.inputs.push_back(product.row);
+    if (has_bias) group.inputs.push_back(product.bias);
     group.product = product;
-    if (!has_row) take_row(graph, users, is_kept, group);
+    if (!has_bias) take_bias(graph, users, is_state, group);
     out.push_back(std::move(group));
   }
   return out;

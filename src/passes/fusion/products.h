@@ -1,4 +1,4 @@
-// Products with a matrix that the program keeps: its weights.
+// Finds matrix products whose right operand is state of the program: its weights.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,8 @@ namespace tenon::passes {
 
 std::vector<ir::Group> find_products(const ir::Graph& graph);
 
-// After fusion: products of the same few rows (ir::kFewRows) stand one behind the other where nothing hinders it, so that one loop
-// can serve them.
+// Reorders a fused graph so that products of the same small left operand (at most ir::kMaxGemvRows rows) are adjacent where dependencies
+// allow it. One parallel loop can then compute them together.
 ir::Graph gather_products(ir::Graph graph, const std::vector<ir::Group>& groups);
 
 }  // namespace tenon::passes

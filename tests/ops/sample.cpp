@@ -1,4 +1,4 @@
-#include "rows/sample.h"
+#include "ops/sample.h"
 
 #include <cmath>
 #include <iterator>
@@ -11,10 +11,10 @@ constexpr int64_t kSizes[] = {1, 2, 3, 5, 8, 17, 33};
 }  // namespace
 
 torch::jit::Stack Sampler::make() {
-  bool keeps_last = row_.reduced.kind == ops::Reduced::Kind::before_last;
+  bool keeps_last = entry_.reduced.kind == ops::Reduced::Kind::before_last;
   is_batch_norm_ = schema_.name().find("batch_norm") != std::string::npos;
   int64_t rank = is_batch_norm_ ? 2 + below(3) : keeps_last ? 2 + below(2) : 1 + below(3);
-  bool reduces = row_.reduced.kind != ops::Reduced::Kind::none;
+  bool reduces = entry_.reduced.kind != ops::Reduced::Kind::none;
   has_specials_ = !reduces && chance(30);
   sizes_.clear();
   for (int64_t d = 0; d < rank; ++d) sizes_.push_back(kSizes[reduces ? 1 + below(6) : below(7)]);
@@ -47,7 +47,7 @@ at::Tensor Random::tensor(std::vector<int64_t> sizes, at::ScalarType dtype, bool
   return t;
 }
 
-// What loops treat in ways of their own: in a fifth of the elements.
+// Replaces a fifth of the elements by values that kernels treat specially.
 void Random::put_specials(at::Tensor& t) {
   constexpr double kSpecial[] = {NAN, INFINITY, -INFINITY, -0.0, 0.0, 1e30, -1e30, 1e-30};
   at::Tensor flat = t.view(-1);
@@ -57,7 +57,7 @@ void Random::put_specials(at::Tensor& t) {
 
 at::Tensor Sampler::tensor(std::vector<int64_t> sizes, at::ScalarType dtype) {
   at::Tensor t = random_.tensor(std::move(sizes), dtype, has_specials_);
-  // Whether a long product overflows on the way depends on its order.
+  // Whether a long product overflows depends on its order.
   if (schema_.name() == "aten::prod" && c10::isFloatingType(dtype)) t = t.sign().mul(t.abs().mul(0.05).add(0.9)).to(dtype);
   return t;
 }
@@ -67,14 +67,14 @@ at::Tensor Sampler::positive(std::vector<int64_t> sizes) {
 }
 
 std::vector<int64_t> Sampler::broadcast(std::vector<int64_t> sizes) {
-  // One number for many elements would be one sample of its error, not many.
-  constexpr int64_t kMany = 64;
+  // One value broadcast to many elements would repeat one rounding error instead of sampling many.
+  constexpr int64_t kMaxBroadcastElements = 64;
   std::vector<int64_t> all = sizes;
   if (chance(60)) return sizes;
   if (chance(20)) sizes.clear();
   for (int64_t& size : sizes)
     if (chance(40)) size = 1;
-  return c10::multiply_integers(sizes) == 1 && c10::multiply_integers(all) > kMany ? all : sizes;
+  return c10::multiply_integers(sizes) == 1 && c10::multiply_integers(all) > kMaxBroadcastElements ? all : sizes;
 }
 
 c10::IValue Sampler::number() {
@@ -86,7 +86,7 @@ c10::IValue Sampler::number() {
 c10::IValue Sampler::from_text(const std::string& text, const c10::Type& type) {
   if (text == "none" && type.kind() == c10::TypeKind::StringType) return text;
   if (text == "none") return {};
-  if (type.kind() == c10::TypeKind::ListType) {  // flags
+  if (type.kind() == c10::TypeKind::ListType) {  // A list of flags.
     c10::List<bool> flags;
     for (char c : text) flags.push_back(c == '1');
     return flags;
@@ -100,8 +100,8 @@ c10::IValue Sampler::from_text(const std::string& text, const c10::Type& type) {
   return whole ? c10::Scalar(static_cast<int64_t>(number)) : c10::Scalar(number);
 }
 
-// Arguments of ops that read by an index, or by the position alone.
-std::optional<c10::IValue> Sampler::place(const std::string& name) {
+// Returns arguments of ops that read by an index or depend on the position.
+std::optional<c10::IValue> Sampler::positional_argument(const std::string& name) {
   constexpr int64_t kIgnored = 1;
   const std::string& op = schema_.name();
   auto indices = [&](std::vector<int64_t> sizes, int64_t extent) {
@@ -142,14 +142,14 @@ c10::IValue Sampler::argument(size_t index) {
   const c10::Argument& parameter = schema_.arguments()[index];
   const std::string& name = parameter.name();
   c10::TypePtr type = parameter.real_type();
-  for (const ops::Row::Condition& condition : row_.conditions)
+  for (const ops::OpEntry::Condition& condition : entry_.conditions)
     if (condition.argument == static_cast<int>(index))
       return condition.text == "in order" ? tensor(sizes_, dtype_).contiguous() : from_text(condition.text, *type);
-  if (row_.has_positions || !row_.placed.empty())
-    if (auto placed = place(name)) return *placed;
+  if (entry_.has_positions || !entry_.strided_arguments.empty())
+    if (auto found = positional_argument(name)) return *found;
   bool is_optional = type->kind() == c10::TypeKind::OptionalType;
   if (is_optional) type = type->castRaw<c10::OptionalType>()->getElementType();
-  bool reduces = row_.reduced.kind != ops::Reduced::Kind::none;
+  bool reduces = entry_.reduced.kind != ops::Reduced::Kind::none;
   switch (type->kind()) {
     case c10::TypeKind::TensorType: {
       if (name == "condition" || name == "mask") return tensor(broadcast(sizes_), at::kBool);
@@ -158,19 +158,19 @@ c10::IValue Sampler::argument(size_t index) {
         at::Tensor along = positive({sizes_[1]});
         return is_optional && (name == "weight" || name == "bias") && chance(30) ? at::Tensor() : along;
       }
-      bool is_norm = row_.reduced.kind == ops::Reduced::Kind::last || row_.reduced.kind == ops::Reduced::Kind::before_last;
-      if (name == "mean" || name == "rstd") {  // ATen takes them for contiguous
+      bool is_norm = entry_.reduced.kind == ops::Reduced::Kind::last || entry_.reduced.kind == ops::Reduced::Kind::before_last;
+      if (name == "mean" || name == "rstd") {  // ATen assumes that they are contiguous.
         std::vector<int64_t> rows = sizes_;
         std::fill(rows.end() - static_cast<ptrdiff_t>(normalized_.size()), rows.end(), 1);
         return tensor(rows, dtype_).contiguous();
       }
-      if (is_optional && row_.reduced.kind != ops::Reduced::Kind::before_last && chance(30)) return at::Tensor();
+      if (is_optional && entry_.reduced.kind != ops::Reduced::Kind::before_last && chance(30)) return at::Tensor();
       if (is_norm && (name == "weight" || name == "bias")) return tensor(normalized_, dtype_);
       return tensor(index == 0 || reduces ? sizes_ : broadcast(sizes_), dtype_);
     }
     case c10::TypeKind::NumberType:
       return is_optional && chance(30) ? c10::IValue() : number();
-    case c10::TypeKind::FloatType:  // eager divides integers by what it becomes as one of them
+    case c10::TypeKind::FloatType:  // Eager converts it to the integer type before it divides.
       return static_cast<double>(1 + below(2000)) / (c10::isFloatingType(dtype_) ? 1000 : 1);
     case c10::TypeKind::BoolType:
       return is_optional || name == "non_blocking" || name == "half_to_float"

@@ -1,4 +1,4 @@
-// Every row of the op table that says "this op is that one in other words", run both ways.
+// Runs both forms of every pair of equivalent ops in the op table.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -24,23 +24,23 @@ at::Tensor of_shape(at::ScalarType type, at::IntArrayRef sizes) {
       .clone();
 }
 
-// What else an op may be given beside a first operand of these sizes: the same, a part to be spread
-// over it, another layout, one element, a number.
+// Second operands for a first operand of these sizes: the same sizes, broadcast ones, another layout, one
+// element.
 std::vector<at::Tensor> others(at::ScalarType type, std::vector<int64_t> sizes) {
   std::vector<at::Tensor> out = {of_shape(type, sizes)};
   if (sizes.empty()) return out;
   out.push_back(of_shape(type, {sizes.back()}));
   out.push_back(of_shape(type, {}));
   if (sizes.size() < 2) return out;
-  std::vector<int64_t> turned(sizes.rbegin(), sizes.rend()), column = sizes;
-  at::Tensor t = of_shape(type, turned);
+  std::vector<int64_t> transposed(sizes.rbegin(), sizes.rend()), column = sizes;
+  at::Tensor t = of_shape(type, transposed);
   out.push_back(t.permute({1, 0}));
   column.back() = 1;
   out.push_back(of_shape(type, column).expand(sizes));
   return out;
 }
 
-// Arguments for an in-place op after its first; which tensors and numbers is up to `round`.
+// Returns the arguments of an in-place op after its first; `round` selects tensors and scalars.
 std::vector<Argument> arguments(const c10::FunctionSchema& schema, EagerGraph& g, const at::Tensor& self, size_t round) {
   std::vector<Argument> args;
   for (size_t i = 1; i < schema.arguments().size(); ++i) {
@@ -48,17 +48,17 @@ std::vector<Argument> arguments(const c10::FunctionSchema& schema, EagerGraph& g
     bool is_mask = name == "mask";
     auto list = others(is_mask ? at::kBool : self.scalar_type(), self.sizes().vec());
     if (type.find("Tensor") != std::string::npos && !is_mask && round % 7 == 6)
-      args.push_back(Attribute(ir::NumberTensor{ir::DType::f64, 0.7}));
+      args.push_back(Attribute(ir::ScalarTensor{ir::DType::f64, 0.7}));
     else if (type.find("Tensor") != std::string::npos) args.push_back(g.input(list[(round + i) % list.size()]));
     else if (type == "str") args.push_back(Attribute(std::string("none")));
-    else if (name == "alpha") args.push_back(whole(1 + static_cast<int64_t>(round % 2)));
-    else if (round % 2) args.push_back(whole(2));
-    else args.push_back(number(0.3 * static_cast<double>(i)));
+    else if (name == "alpha") args.push_back(integer(1 + static_cast<int64_t>(round % 2)));
+    else if (round % 2) args.push_back(integer(2));
+    else args.push_back(real(0.3 * static_cast<double>(i)));
   }
   return args;
 }
 
-TEST(Twins, InPlaceAndFunctional) {
+TEST(EquivalentOps, InPlaceAndFunctional) {
   at::manual_seed(3);
   for (const auto& [op, facts] : ops::all()) {
     if (facts.functional.empty()) continue;
@@ -75,7 +75,7 @@ TEST(Twins, InPlaceAndFunctional) {
           try {
             result = g.apply(op, args);
           } catch (const c10::Error&) {
-            continue;  // not for this element type
+            continue;  // The op does not support this element type.
           }
           EXPECT_EQ(g.compare(passes::canonicalise, result), "")
               << op << " of " << type << " " << at::IntArrayRef(sizes) << ", round " << round;
@@ -85,19 +85,19 @@ TEST(Twins, InPlaceAndFunctional) {
   }
 }
 
-TEST(Twins, NumbersAndTensors) {
+TEST(EquivalentOps, NumbersAndTensors) {
   for (const auto& [op, facts] : ops::all()) {
     if (facts.tensor_form.empty()) continue;
     auto schema = bridge::find_op(op).schema();
     size_t fired = 0;
     for (at::ScalarType type : kTypes)
       for (const Argument& other :
-           {whole(3), whole(0), whole(int64_t{1} << 40), number(0.1), number(-0.0), number(1e300), Argument(Attribute(true))})
+           {integer(3), integer(0), integer(int64_t{1} << 40), real(0.1), real(-0.0), real(1e300), Argument(Attribute(true))})
         for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{70}, {}}) {
           EagerGraph g;
           ValueId own = g.apply("aten::clone", {g.input(of_shape(type, sizes)), Attribute(ir::None{})}), result;
           std::vector<Argument> args = {own, other};
-          if (schema.arguments().size() > 2) args.push_back(whole(2));
+          if (schema.arguments().size() > 2) args.push_back(integer(2));
           try {
             result = g.apply(op, args);
           } catch (const c10::Error&) {
@@ -110,7 +110,7 @@ TEST(Twins, NumbersAndTensors) {
   }
 }
 
-TEST(Twins, Copies) {
+TEST(EquivalentOps, Copies) {
   size_t fired = 0;
   for (at::ScalarType from : kTypes)
     for (at::ScalarType to : kTypes)
@@ -125,13 +125,13 @@ TEST(Twins, Copies) {
           EagerGraph g;
           Attribute none = ir::None{}, given = format ? Attribute(int64_t{format - 1}) : none;
           ValueId in = g.input(x);
-          ValueId copy = g.apply("aten::_to_copy", {in, whole(static_cast<int64_t>(to)), none, none, none, Attribute(false), given});
+          ValueId copy = g.apply("aten::_to_copy", {in, integer(static_cast<int64_t>(to)), none, none, none, Attribute(false), given});
           EXPECT_EQ(g.compare(passes::canonicalise, copy), "") << from << " to " << to << ", layout " << layout;
           fired += g.changes;
           EagerGraph h;
           in = h.input(x);
           ValueId target =
-              h.apply("aten::empty.memory_format", {Attribute(x.sizes().vec()), whole(static_cast<int64_t>(to)), none, none, none, none});
+              h.apply("aten::empty.memory_format", {Attribute(x.sizes().vec()), integer(static_cast<int64_t>(to)), none, none, none, none});
           copy = h.apply("aten::copy_", {target, in, Attribute(false)});
           EXPECT_EQ(h.compare(passes::canonicalise, copy), "") << from << " to " << to << ", layout " << layout;
           fired += h.changes;
@@ -139,10 +139,10 @@ TEST(Twins, Copies) {
   EXPECT_GT(fired, 500u);
 }
 
-TEST(Twins, NumbersOfElementTypes) {
-  for (at::ScalarType type : kTypes) EXPECT_EQ(ops::dtype_number(bridge::to_dtype(type)), static_cast<int64_t>(type));
+TEST(EquivalentOps, NumbersOfElementTypes) {
+  for (at::ScalarType type : kTypes) EXPECT_EQ(ops::scalar_type_id(bridge::to_dtype(type)), static_cast<int64_t>(type));
   for (at::ScalarType type : {at::kShort, at::kChar, at::kComplexFloat, at::kComplexDouble})
-    EXPECT_EQ(ops::dtype_number(bridge::to_dtype(type)), static_cast<int64_t>(type));
+    EXPECT_EQ(ops::scalar_type_id(bridge::to_dtype(type)), static_cast<int64_t>(type));
 }
 
 }  // namespace

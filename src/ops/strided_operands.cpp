@@ -1,4 +1,4 @@
-#include "ops/placement.h"
+#include "ops/strided_operands.h"
 
 #include <algorithm>
 
@@ -17,13 +17,14 @@ const ValueId* tensor_at(const ir::Node& node, int argument) {
 
 int64_t stride_at(const ir::TensorType& type, size_t dim) { return type.sizes[dim] == 1 ? 0 : type.strides[dim]; }
 
-// `$1@1`: its dimensions, from this one on.
-std::optional<ir::Placed> place_at(const ir::Graph& graph, const ir::Node& node, const Expression& e, const std::vector<int64_t>& sizes) {
+// Strides of `$1@1`: the tensor's dimensions are aligned from the given one on.
+std::optional<ir::StridedOperand> strided_at(const ir::Graph& graph, const ir::Node& node, const Expression& e,
+                                             const std::vector<int64_t>& sizes) {
   ValueId id = *tensor_at(node, e.argument);
   const ir::TensorType& type = graph.values[id].type;
   std::optional<size_t> first = resolve(*e.dim, node, sizes.size());
   if (!first || *first + type.sizes.size() > sizes.size()) return std::nullopt;
-  ir::Placed out{id, std::vector<int64_t>(sizes.size(), 0)};
+  ir::StridedOperand out{id, std::vector<int64_t>(sizes.size(), 0)};
   for (size_t d = 0; d < type.sizes.size(); ++d) {
     if (type.sizes[d] != sizes[*first + d]) return std::nullopt;
     out.strides[*first + d] = stride_at(type, d);
@@ -31,10 +32,10 @@ std::optional<ir::Placed> place_at(const ir::Graph& graph, const ir::Node& node,
   return out;
 }
 
-// `$0[1: $1]`: an index for every element, and the other dimensions have their own numbers; or else
-// they are those that the index has not.
-std::optional<ir::Placed> place_indexed(const ir::Graph& graph, const ir::Node& node, const Expression& e,
-                                        const std::vector<int64_t>& sizes) {
+// Strides of `$0[1: $1]`. If there is an index for every element, the other dimensions keep their
+// positions; otherwise they are the dimensions that the index does not have.
+std::optional<ir::StridedOperand> strided_indexed(const ir::Graph& graph, const ir::Node& node, const Expression& e,
+                                                  const std::vector<int64_t>& sizes) {
   ValueId id = *tensor_at(node, e.argument);
   const ir::TensorType& type = graph.values[id].type;
   const ValueId* index = tensor_at(node, e.operands[0].argument);
@@ -49,7 +50,7 @@ std::optional<ir::Placed> place_indexed(const ir::Graph& graph, const ir::Node& 
     if (!at) return std::nullopt;
     first = *at;
   }
-  ir::Placed out{id, std::vector<int64_t>(sizes.size(), 0)};
+  ir::StridedOperand out{id, std::vector<int64_t>(sizes.size(), 0)};
   size_t next = 0;
   for (size_t d = 0; d < type.sizes.size(); ++d) {
     if (d == *indexed) continue;
@@ -63,41 +64,41 @@ std::optional<ir::Placed> place_indexed(const ir::Graph& graph, const ir::Node& 
 
 }  // namespace
 
-std::optional<size_t> resolve(const Expression::Dim& dim, const ir::Node& node, size_t rank) {
-  int64_t number = dim.number;
+std::optional<size_t> resolve(const Expression::DimRef& dim, const ir::Node& node, size_t rank) {
+  int64_t index = dim.value;
   if (dim.is_argument) {
-    const auto* attribute = std::get_if<ir::Attribute>(&node.args[dim.number]);
+    const auto* attribute = std::get_if<ir::Attribute>(&node.args[dim.value]);
     const auto* given = attribute ? std::get_if<int64_t>(attribute) : nullptr;
     if (!given) return std::nullopt;
-    number = *given;
+    index = *given;
   }
-  if (number < 0) number += static_cast<int64_t>(rank);
-  if (number < 0 || number >= static_cast<int64_t>(rank)) return std::nullopt;
-  return static_cast<size_t>(number);
+  if (index < 0) index += static_cast<int64_t>(rank);
+  if (index < 0 || index >= static_cast<int64_t>(rank)) return std::nullopt;
+  return static_cast<size_t>(index);
 }
 
-std::optional<std::vector<ir::Placed>> placed_of(const ir::Graph& graph, const ir::Node& node, const Row& row) {
-  std::vector<ir::Placed> out;
-  const std::vector<int64_t>& sizes = sizes_of(graph, node, row);
-  for (const Expression& e : row.placed) {
+std::optional<std::vector<ir::StridedOperand>> strided_operands_of(const ir::Graph& graph, const ir::Node& node, const OpEntry& entry) {
+  std::vector<ir::StridedOperand> out;
+  const std::vector<int64_t>& sizes = sizes_of(graph, node, entry);
+  for (const Expression& e : entry.strided_arguments) {
     if (!tensor_at(node, e.argument)) continue;
-    auto placed = e.kind == Expression::Kind::indexed ? place_indexed(graph, node, e, sizes) : place_at(graph, node, e, sizes);
-    if (!placed) return std::nullopt;
-    // One operand, one place.
-    auto twin = std::find_if(out.begin(), out.end(), [&](const ir::Placed& p) { return p.id == placed->id; });
-    if (twin == out.end()) out.push_back(std::move(*placed));
-    else if (twin->strides != placed->strides) return std::nullopt;
+    auto strided = e.kind == Expression::Kind::indexed ? strided_indexed(graph, node, e, sizes) : strided_at(graph, node, e, sizes);
+    if (!strided) return std::nullopt;
+    // An operand that is used twice must have the same strides in both uses.
+    auto known = std::find_if(out.begin(), out.end(), [&](const ir::StridedOperand& p) { return p.id == strided->id; });
+    if (known == out.end()) out.push_back(std::move(*strided));
+    else if (known->strides != strided->strides) return std::nullopt;
   }
   return out;
 }
 
-std::vector<ir::Range> ranges_of(const ir::Graph& graph, const ir::Node& node, const Row& row) {
-  std::vector<ir::Range> out;
-  for (const Expression& e : row.placed) {
+std::vector<ir::IndexRange> index_ranges_of(const ir::Graph& graph, const ir::Node& node, const OpEntry& entry) {
+  std::vector<ir::IndexRange> out;
+  for (const Expression& e : entry.strided_arguments) {
     const ValueId* id = tensor_at(node, e.argument);
     if (e.kind != Expression::Kind::indexed || !id) continue;
     const ir::TensorType& type = graph.values[*id].type;
-    ir::Range range{*tensor_at(node, e.operands[0].argument), type.sizes[*resolve(*e.dim, node, type.sizes.size())]};
+    ir::IndexRange range{*tensor_at(node, e.operands[0].argument), type.sizes[*resolve(*e.dim, node, type.sizes.size())]};
     if (e.exempt >= 0) range.exempt = std::get<int64_t>(std::get<ir::Attribute>(node.args[e.exempt]));
     out.push_back(range);
   }

@@ -1,4 +1,4 @@
-// What counters() tells.
+// The counters that counters() returns.
 #pragma once
 
 #include <atomic>
@@ -6,11 +6,11 @@
 
 namespace tenon::codegen {
 
-struct Counting {
+struct AtomicCounters {
   std::atomic<int64_t> compiled{0};
   std::atomic<int64_t> live{0};
   std::atomic<int64_t> live_bytes{0};
 };
-inline Counting counting;
+inline AtomicCounters atomic_counters;
 
 }  // namespace tenon::codegen

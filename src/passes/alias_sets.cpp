@@ -1,4 +1,4 @@
-#include "passes/memory.h"
+#include "passes/alias_sets.h"
 
 #include <numeric>
 
@@ -9,7 +9,7 @@ namespace tenon::passes {
 using ir::kNoValue;
 using ir::ValueId;
 
-Memory::Memory(const ir::Graph& graph) : parent_(graph.values.size()), output_(graph.values.size(), false) {
+AliasSets::AliasSets(const ir::Graph& graph) : parent_(graph.values.size()), output_(graph.values.size(), false) {
   std::iota(parent_.begin(), parent_.end(), 0);
   for (size_t id = 0; id < graph.values.size(); ++id)
     if (graph.values[id].alias_of != kNoValue) parent_[find(static_cast<ValueId>(id))] = find(graph.values[id].alias_of);
@@ -23,26 +23,26 @@ Memory::Memory(const ir::Graph& graph) : parent_(graph.values.size()), output_(g
     if (id != kNoValue) output_[id] = returned_[find(id)] = true;
 }
 
-bool Memory::may_stand_for(ValueId other, ValueId id) const {
+bool AliasSets::may_replace(ValueId other, ValueId id) const {
   if (output_[other] && output_[id]) return false;
   if (same(other, id)) return !(output_[id] && holds_input(id));
   if (holds_input(other) || holds_input(id) || is_written(other) || is_written(id)) return false;
   return !(holds_output(other) && holds_output(id));
 }
 
-// Not for an input: kernels may go another way on memory that is aligned otherwise. Not for what is
-// returned: the source may be a small part of a large memory.
-bool Memory::may_stand_for_copy(ValueId source, ValueId copy) const {
-  return !holds_input(source) && !holds_output(copy) && may_stand_for(source, copy);
+// An input does not replace its copy, because kernels may round differently on memory with another
+// alignment. A returned copy stays, because its source may be a small part of a large buffer.
+bool AliasSets::may_replace_copy(ValueId source, ValueId copy) const {
+  return !holds_input(source) && !holds_output(copy) && may_replace(source, copy);
 }
 
-bool Memory::overwrites_own(const ir::Graph& graph, const ir::Node& node) const {
+bool AliasSets::overwrites_own(const ir::Graph& graph, const ir::Node& node) const {
   if (node.writes.size() != 1 || node.writes[0].after != only_result(node)) return false;
   ValueId before = node.writes[0].before;
   return graph.values[before].alias_of == kNoValue && !holds_input(before);
 }
 
-void Memory::merge(ValueId other, ValueId id) {
+void AliasSets::merge(ValueId other, ValueId id) {
   ValueId to = find(other), from = find(id);
   output_[other] = output_[other] || output_[id];
   if (to == from) return;

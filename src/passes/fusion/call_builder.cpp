@@ -1,4 +1,4 @@
-#include "passes/fusion/call.h"
+#include "passes/fusion/call_builder.h"
 
 #include "ir/graph/node.h"
 #include "ops/table.h"
@@ -6,10 +6,10 @@
 
 namespace tenon::passes {
 
-Makers::Makers(const ir::Graph& graph) : graph_(graph), place_(graph.values.size(), kNowhere), uses_(graph.values.size(), 0) {
+Producers::Producers(const ir::Graph& graph) : graph_(graph), node_(graph.values.size(), kNoNode), uses_(graph.values.size(), 0) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     ir::for_each_operand(graph.nodes[i], [&](ir::ValueId id) { ++uses_[id]; });
-    ir::for_each_definition(graph.nodes[i], [&](ir::ValueId id) { place_[id] = i; });
+    ir::for_each_definition(graph.nodes[i], [&](ir::ValueId id) { node_[id] = i; });
   }
   for (ir::ValueId id : graph.outputs)
     if (id != ir::kNoValue) ++uses_[id];
@@ -17,19 +17,19 @@ Makers::Makers(const ir::Graph& graph) : graph_(graph), place_(graph.values.size
     for (const ir::WriteBack& write : *writes) ++uses_[write.value];
 }
 
-const ir::Node* Makers::only(ir::ValueId id) const {
-  if (id == ir::kNoValue || uses_[id] != 1 || place_[id] == kNowhere) return nullptr;
-  const ir::Node& node = graph_.nodes[place_[id]];
+const ir::Node* Producers::only(ir::ValueId id) const {
+  if (id == ir::kNoValue || uses_[id] != 1 || node_[id] == kNoNode) return nullptr;
+  const ir::Node& node = graph_.nodes[node_[id]];
   bool makes_one = node.writes.empty() && !node.ordered && node.results.size() == 1 && !node.results[0].is_list;
   return makes_one ? &node : nullptr;
 }
 
-Call::Call(const ir::Graph& graph, const ir::Group& group) : whole_(graph), inputs_(group.inputs) {
+CallBuilder::CallBuilder(const ir::Graph& graph, const ir::Group& group) : whole_(graph), inputs_(group.inputs) {
   graph_.name = graph.name;
   graph_.scalars = graph.scalars;
 }
 
-ir::ValueId Call::add(std::string op, std::vector<ir::Argument> args, std::vector<int64_t> sizes, ir::DType dtype) {
+ir::ValueId CallBuilder::add(std::string op, std::vector<ir::Argument> args, std::vector<int64_t> sizes, ir::DType dtype) {
   bool is_view = ops::view_kind(op) != ops::View::none;
   graph_.nodes.push_back({.op = std::move(op), .args = std::move(args)});
   ir::ValueId result = add_result(std::move(sizes), dtype);
@@ -37,8 +37,8 @@ ir::ValueId Call::add(std::string op, std::vector<ir::Argument> args, std::vecto
   return result;
 }
 
-// Where it lies in what it is a view of.
-void Call::set_view(ir::ValueId id) {
+// Sets strides, offset and alias of a view.
+void CallBuilder::set_view(ir::ValueId id) {
   const ir::Node& node = graph_.nodes.back();
   ir::Value& value = made_[id - first_new()];
   ir::ValueId of_id = ir::operand(node, 0);
@@ -50,13 +50,13 @@ void Call::set_view(ir::ValueId id) {
   } else if (auto strides = view_strides(of, value.type.sizes); node.op == "aten::view" && strides) {
     value.type.strides = *strides;
   } else {
-    return;  // ATen will refuse it, and the group's own ops run
+    return;  // ATen will throw, and the group's own ops run instead.
   }
   value.type.offset = of.offset;
   value.alias_of = of_id;
 }
 
-ir::ValueId Call::add_result(std::vector<int64_t> sizes, ir::DType dtype) {
+ir::ValueId CallBuilder::add_result(std::vector<int64_t> sizes, ir::DType dtype) {
   std::vector<int64_t> strides = ir::contiguous_strides(sizes);
   ir::ValueId result = first_new() + static_cast<ir::ValueId>(made_.size());
   made_.push_back({{dtype, std::move(sizes), std::move(strides)}});
@@ -64,9 +64,9 @@ ir::ValueId Call::add_result(std::vector<int64_t> sizes, ir::DType dtype) {
   return result;
 }
 
-void Call::add_nothing() { graph_.nodes.back().results.push_back({false, {ir::kNoValue}}); }
+void CallBuilder::add_nothing() { graph_.nodes.back().results.push_back({false, {ir::kNoValue}}); }
 
-std::shared_ptr<const ir::Graph> Call::finish(std::vector<ir::ValueId> outputs) {
+std::shared_ptr<const ir::Graph> CallBuilder::finish(std::vector<ir::ValueId> outputs) {
   ir::Group all{.inputs = std::move(inputs_), .outputs = std::move(outputs)};
   for (size_t i = 0; i < graph_.nodes.size(); ++i) all.nodes.push_back(i);
   auto value = [&](ir::ValueId id) -> const ir::Value& { return is_new(id) ? made_[id - first_new()] : whole_.values[id]; };

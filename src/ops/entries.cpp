@@ -1,4 +1,4 @@
-#include "ops/rows.h"
+#include "ops/entries.h"
 
 #include <algorithm>
 #include <cctype>
@@ -10,13 +10,13 @@
 namespace tenon::ops {
 namespace {
 
-// Statements `name = expression` and results, between `;`. In expressions precedence climbing over:
-// ?: < comparisons < + - < * / < unary - < calls, $n, names, numbers, ( ).
-class Parser {
+// Parses statements `name = expression` and results, separated by `;`. Precedence in expressions:
+// ?: < comparisons < + - < * / < unary - < calls, $n, names, constants, ( ).
+class ExpressionParser {
  public:
-  explicit Parser(const std::string& text) : text_(text) {}
+  explicit ExpressionParser(const std::string& text) : text_(text) {}
 
-  std::vector<Expression> whole() {
+  std::vector<Expression> parse() {
     std::vector<Expression> results;
     do {
       size_t start = at_;
@@ -91,9 +91,9 @@ class Parser {
   Expression unary() {
     if (accept("-")) {
       if (std::isdigit(static_cast<unsigned char>(next()))) {
-        Expression number = primary();
-        number.number = -number.number;
-        return number;
+        Expression literal = primary();
+        literal.constant = -literal.constant;
+        return literal;
       }
       return call("neg", {unary()});
     }
@@ -116,7 +116,7 @@ class Parser {
       if (accept("??")) argument.operands.push_back(primary());
       return argument;
     }
-    if (std::isdigit(static_cast<unsigned char>(c))) return {Expression::Kind::number, 0, digits(), "", {}};
+    if (std::isdigit(static_cast<unsigned char>(c))) return {Expression::Kind::constant, 0, digits(), "", {}};
     std::string name = word();
     if (name == "count") return {Expression::Kind::count, 0, 0, "", {}};
     if (name == "position") {
@@ -135,12 +135,12 @@ class Parser {
     return {Expression::Kind::reduction, 0, 0, name.substr(4), std::move(operands)};
   }
 
-  Expression::Dim dim() {
+  Expression::DimRef dim() {
     bool is_argument = accept("$");
     return {static_cast<int>(digits()), is_argument};
   }
 
-  // Behind "$0[": "1: $1 but $4]"
+  // Parses "1: $1 but $4]", the rest of an indexed argument after "$0[".
   Expression indexed(int argument) {
     Expression out{.kind = Expression::Kind::indexed, .argument = argument, .dim = dim()};
     expect(":");
@@ -162,10 +162,10 @@ class Parser {
 
   double digits() {
     char* end = nullptr;
-    double number = std::strtod(text_.c_str() + at_, &end);
+    double value = std::strtod(text_.c_str() + at_, &end);
     if (end == text_.c_str() + at_) fail();
     at_ = static_cast<size_t>(end - text_.c_str());
-    return number;
+    return value;
   }
 
   const std::string& text_;
@@ -173,9 +173,9 @@ class Parser {
   std::map<std::string, Expression> names_;
 };
 
-using Table = std::multimap<std::string, Row>;
+using EntryTable = std::multimap<std::string, OpEntry>;
 
-// "all", "all of $1", "all but 1", "$1", "last $1", "before last $1"
+// Parses "", "all", "all of $1", "all but 1", "$1", "last $1" or "before last $1".
 Reduced parse_reduced(const std::string& text) {
   if (text.empty()) return {};
   if (text == "all") return {Reduced::Kind::all};
@@ -187,36 +187,37 @@ Reduced parse_reduced(const std::string& text) {
   return {kind, std::atoi(text.c_str() + text.find('$') + 1)};
 }
 
-void note_facts(const Expression& e, Row& row) {
-  row.counts |= e.kind == Expression::Kind::count;
-  row.has_positions |= e.kind == Expression::Kind::position;
-  bool is_placed = e.dim && e.kind != Expression::Kind::position;
+void note_facts(const Expression& e, OpEntry& entry) {
+  entry.counts |= e.kind == Expression::Kind::count;
+  entry.has_positions |= e.kind == Expression::Kind::position;
+  bool is_strided = e.dim && e.kind != Expression::Kind::position;
   auto same = [&](const Expression& p) { return p.argument == e.argument && p.dim == e.dim; };
-  if (is_placed && std::none_of(row.placed.begin(), row.placed.end(), same)) row.placed.push_back(e);
-  for (const Expression& operand : e.operands) note_facts(operand, row);
+  if (is_strided && std::none_of(entry.strided_arguments.begin(), entry.strided_arguments.end(), same))
+    entry.strided_arguments.push_back(e);
+  for (const Expression& operand : e.operands) note_facts(operand, entry);
 }
 
-void add_row(Table& table, const std::string& op, Typing typing, const std::string& reduced, const std::string& condition,
-             const std::string& results) {
-  Row row{typing, parse_reduced(reduced), {}, parse_results(results)};
-  for (size_t at = 0; at < condition.size();) {  // "$1 = tanh, $2 = none"
+void add_entry(EntryTable& table, const std::string& op, Typing typing, const std::string& reduced, const std::string& condition,
+               const std::string& results) {
+  OpEntry entry{typing, parse_reduced(reduced), {}, parse_results(results)};
+  for (size_t at = 0; at < condition.size();) {  // Parses a list such as "$1 = tanh, $2 = none".
     size_t equals = condition.find(" = ", at), comma = std::min(condition.find(", ", at), condition.size());
-    row.conditions.push_back({std::atoi(condition.c_str() + at + 1), condition.substr(equals + 3, comma - equals - 3)});
+    entry.conditions.push_back({std::atoi(condition.c_str() + at + 1), condition.substr(equals + 3, comma - equals - 3)});
     at = comma + 2;
   }
-  for (const Expression& result : row.results) note_facts(result, row);
-  table.emplace(op, std::move(row));
+  for (const Expression& result : entry.results) note_facts(result, entry);
+  table.emplace(op, std::move(entry));
 }
 
 }  // namespace
 
-const std::multimap<std::string, Row>& all_rows() {
-  static const Table* table = [] {
-    auto* t = new Table;
-#define TENON_POINTWISE(op, typing, condition, results) add_row(*t, op, Typing::typing, "", condition, results);
+const std::multimap<std::string, OpEntry>& all_entries() {
+  static const EntryTable* table = [] {
+    auto* t = new EntryTable;
+#define TENON_POINTWISE(op, typing, condition, results) add_entry(*t, op, Typing::typing, "", condition, results);
 #include "ops/pointwise.def"
 #undef TENON_POINTWISE
-#define TENON_REDUCTION(op, typing, dims, condition, results) add_row(*t, op, Typing::typing, dims, condition, results);
+#define TENON_REDUCTION(op, typing, dims, condition, results) add_entry(*t, op, Typing::typing, dims, condition, results);
 #include "ops/reductions.def"
 #undef TENON_REDUCTION
     return t;
@@ -230,35 +231,35 @@ const Expression* default_of(const Expression& e) {
   return has_one ? &e.operands.back() : nullptr;
 }
 
-std::vector<Expression> parse_results(const std::string& text) { return Parser(text).whole(); }
+std::vector<Expression> parse_results(const std::string& text) { return ExpressionParser(text).parse(); }
 
 namespace {
 
-std::pair<Table::const_iterator, Table::const_iterator> rows_of(const std::string& op) {
-  auto range = all_rows().equal_range(op);
+std::pair<EntryTable::const_iterator, EntryTable::const_iterator> entries_of(const std::string& op) {
+  auto range = all_entries().equal_range(op);
   if (range.first != range.second) return range;
-  // An op that is given its result's memory, as its last argument: "aten::maximum.out".
+  // An out= overload takes the result's buffer as its last argument: "aten::maximum.out".
   size_t dot = op.find('.');
-  if (dot != std::string::npos && op.substr(dot) == ".out") return all_rows().equal_range(op.substr(0, dot));
-  // An in-place op: "aten::add_.Tensor".
+  if (dot != std::string::npos && op.substr(dot) == ".out") return all_entries().equal_range(op.substr(0, dot));
+  // In-place ops such as "aten::add_.Tensor" use the entry of their functional form.
   size_t last = (dot == std::string::npos ? op.size() : dot) - 1;
   if (op[last] != '_' || op[last - 1] == '_') return range;
-  return all_rows().equal_range(op.substr(0, last) + op.substr(last + 1));
+  return all_entries().equal_range(op.substr(0, last) + op.substr(last + 1));
 }
 
 }  // namespace
 
-bool has_row(const std::string& op) {
-  auto [begin, end] = rows_of(op);
+bool has_entry(const std::string& op) {
+  auto [begin, end] = entries_of(op);
   return begin != end;
 }
 
-const Row* find_row(const std::string& op, const std::function<std::string(int)>& attribute) {
-  auto [begin, end] = rows_of(op);
+const OpEntry* find_entry(const std::string& op, const std::function<std::string(int)>& attribute) {
+  auto [begin, end] = entries_of(op);
   for (auto it = begin; it != end; ++it) {
     const auto& conditions = it->second.conditions;
     bool holds =
-        std::all_of(conditions.begin(), conditions.end(), [&](const Row::Condition& c) { return attribute(c.argument) == c.text; });
+        std::all_of(conditions.begin(), conditions.end(), [&](const OpEntry::Condition& c) { return attribute(c.argument) == c.text; });
     if (holds) return &it->second;
   }
   return nullptr;

@@ -1,5 +1,5 @@
-// R6: every row of the op table with every element type, 25 samples each, through a kernel that is
-// compared with ATen to the numeric policy.
+// R6: every entry of the op table with every element type, 25 samples each, in a kernel that is compared
+// with ATen by the numeric policy.
 #include <gtest/gtest.h>
 #include <tenon/compile.h>
 #include <tenon/control.h>
@@ -8,7 +8,7 @@
 #include <functional>
 #include <map>
 
-#include "rows/sample.h"
+#include "ops/sample.h"
 #include "support/compare.h"
 #include "support/quiet.h"
 
@@ -26,7 +26,7 @@ Tensors call(const c10::OperatorHandle& op, torch::jit::Stack stack, const Tenso
     if (value.isTensor() && value.toTensor().defined()) value = tensors[next++];
   op.callBoxed(&stack);
   Tensors out;
-  for (const c10::IValue& value : stack)  // a batch norm with known statistics gives none back
+  for (const c10::IValue& value : stack)  // A batch norm with known statistics returns empty ones.
     if (value.isTensor() && value.toTensor().numel() > 0) out.push_back(value.toTensor());
   return out;
 }
@@ -44,9 +44,9 @@ struct Sample {
 };
 using Maker = std::function<Sample(at::ScalarType, uint64_t)>;
 
-class RowTest : public testing::Test {
+class EntryTest : public testing::Test {
  public:
-  explicit RowTest(Maker make) : make_(std::move(make)) {}
+  explicit EntryTest(Maker make) : make_(std::move(make)) {}
 
   void TestBody() override {
     int types = 0;
@@ -55,9 +55,9 @@ class RowTest : public testing::Test {
   }
 
  private:
-  // Whether every sample became a kernel; types that eager refuses, and those left to ATen, do not count.
+  // Returns whether most samples became kernels; types that eager rejects or that run in ATen do not count.
   bool run_type(at::ScalarType type) {
-    std::vector<std::any> alive;  // equal kernels are compiled once while somebody has them
+    std::vector<std::any> alive;  // Equal kernels are compiled only once while one of them is alive.
     int fused = 0, samples = 0;
     for (uint64_t seed = 0; samples < kSamples && seed < kSamples + kTries; ++seed) {
       Sample sample = make_(type, seed * 1000 + static_cast<uint64_t>(type));
@@ -91,25 +91,25 @@ class RowTest : public testing::Test {
   Maker make_;
 };
 
-Maker maker(const std::string& name, const ops::Row& row) {
+Maker maker(const std::string& name, const ops::OpEntry& entry) {
   size_t dot = name.find('.');
   auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name.substr(0, dot).c_str(),
                                                            dot == std::string::npos ? "" : name.substr(dot + 1).c_str());
-  return [op, &row](at::ScalarType type, uint64_t seed) {
-    torch::jit::Stack stack = Sampler(op.schema(), row, type, seed).make();
+  return [op, &entry](at::ScalarType type, uint64_t seed) {
+    torch::jit::Stack stack = Sampler(op.schema(), entry, type, seed).make();
     return Sample{[op, stack](const Tensors& in) { return call(op, stack, in); }, tensors_of(stack)};
   };
 }
 
-// The same elements, as something else than a copy.
+// Returns the same elements through an op that is no copy.
 at::Tensor kept(const at::Tensor& x) { return at::where(x.eq(x), x, x); }
 
-// How wide or high something becomes.
+// Returns a random size for resizing.
 int64_t resized(Random& r, int64_t size) { return r.below(2) ? 2 * size : 1 + r.below(size + 9); }
 
-// Ops that no row says: what one element is depends on its place.
-using Pieces = Tensors (*)(const Tensors&, Random&);
-const std::pair<const char*, Pieces> kPieces[] = {
+// Ops without an entry: the value of an element depends on its position.
+using PositionalOp = Tensors (*)(const Tensors&, Random&);
+const std::pair<const char*, PositionalOp> kPositionalOps[] = {
     {"cat",
      [](const Tensors& x, Random& r) {
        return Tensors{kept(at::cat({x[0], x[1]}, r.below(3)))};
@@ -225,14 +225,14 @@ const std::pair<const char*, Pieces> kPieces[] = {
      }},
 };
 
-Maker maker(Pieces pieces) {
-  return [pieces](at::ScalarType type, uint64_t seed) {
+Maker maker(PositionalOp run) {
+  return [run](at::ScalarType type, uint64_t seed) {
     Random r(seed);
     std::vector<int64_t> sizes = {1 + r.below(3), 2 + r.below(9), 2 + r.below(20)};
     Tensors inputs = {r.tensor(sizes, type), r.tensor(sizes, type)};
-    return Sample{[pieces, seed](const Tensors& in) {
+    return Sample{[run, seed](const Tensors& in) {
                     Random same(seed + 1);
-                    return pieces(in, same);
+                    return run(in, same);
                   },
                   std::move(inputs)};
   };
@@ -247,14 +247,15 @@ int main(int argc, char** argv) {
   at::set_num_threads(1);
   tenon::test::silence_warnings();
   std::map<std::string, int> count;
-  for (const auto& [op, row] : tenon::ops::all_rows()) {
+  for (const auto& [op, entry] : tenon::ops::all_entries()) {
     std::string name = op.substr(6) + (count[op]++ ? "_" + std::to_string(count[op]) : "");
     std::replace(name.begin(), name.end(), '.', '_');
-    testing::RegisterTest("Rows", name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
-                          [op = op, &row = row]() -> testing::Test* { return new tenon::test::RowTest(tenon::test::maker(op, row)); });
+    testing::RegisterTest("Entries", name.c_str(), nullptr, nullptr, __FILE__, __LINE__, [op = op, &entry = entry]() -> testing::Test* {
+      return new tenon::test::EntryTest(tenon::test::maker(op, entry));
+    });
   }
-  for (const auto& [name, pieces] : tenon::test::kPieces)
-    testing::RegisterTest("Pieces", name, nullptr, nullptr, __FILE__, __LINE__,
-                          [pieces = pieces]() -> testing::Test* { return new tenon::test::RowTest(tenon::test::maker(pieces)); });
+  for (const auto& [name, run] : tenon::test::kPositionalOps)
+    testing::RegisterTest("PositionalOps", name, nullptr, nullptr, __FILE__, __LINE__,
+                          [run = run]() -> testing::Test* { return new tenon::test::EntryTest(tenon::test::maker(run)); });
   return RUN_ALL_TESTS();
 }

@@ -1,4 +1,4 @@
-#include "ops/pieces.h"
+#include "ops/concat_pool.h"
 
 #include <algorithm>
 
@@ -10,23 +10,23 @@ namespace {
 
 using ir::ValueId;
 
-std::optional<Pieces> catenated(const ir::Graph& graph, const ir::Node& node, const ir::TensorType& type) {
-  constexpr size_t kMost = 4;  // each is one more masked load
+std::optional<Concatenation> from_cat(const ir::Graph& graph, const ir::Node& node, const ir::TensorType& type) {
+  constexpr size_t kMaxConcatOperands = 4;  // Each operand costs one masked load per element.
   const auto* list = std::get_if<ir::ValueList>(&node.args[0]);
   const auto* dim = ir::constant<int64_t>(node, 1);
-  if (!list || !dim || list->ids.size() < 2 || list->ids.size() > kMost) return std::nullopt;
-  Pieces out{static_cast<size_t>(*dim < 0 ? *dim + static_cast<int64_t>(type.sizes.size()) : *dim)};
+  if (!list || !dim || list->ids.size() < 2 || list->ids.size() > kMaxConcatOperands) return std::nullopt;
+  Concatenation out{static_cast<size_t>(*dim < 0 ? *dim + static_cast<int64_t>(type.sizes.size()) : *dim)};
   for (ValueId id : list->ids) {
     if (id == ir::kNoValue) return std::nullopt;
     if (!has_elements(graph.values[id].type)) continue;
     if (graph.values[id].type.dtype != type.dtype || graph.values[id].type.sizes.size() != type.sizes.size()) return std::nullopt;
-    out.pieces.push_back({id, (out.pieces.empty() ? 0 : out.pieces.back().end) + graph.values[id].type.sizes[out.dim]});
+    out.segments.push_back({id, (out.segments.empty() ? 0 : out.segments.back().end) + graph.values[id].type.sizes[out.dim]});
   }
   return out;
 }
 
-// The gradient of a slice or of one element, with zeros around it.
-std::optional<Pieces> surrounded(const ir::Graph& graph, const ir::Node& node, const ir::TensorType& type) {
+// Lowers the gradient of a slice or select: the gradient with zeros around it.
+std::optional<Concatenation> from_slice_gradient(const ir::Graph& graph, const ir::Node& node, const ir::TensorType& type) {
   bool is_slice = node.op == "aten::slice_backward";
   const auto* id = std::get_if<ValueId>(&node.args[0]);
   const auto *dim = ir::constant<int64_t>(node, 2), *start = ir::constant<int64_t>(node, 3);
@@ -35,37 +35,37 @@ std::optional<Pieces> surrounded(const ir::Graph& graph, const ir::Node& node, c
   const ir::TensorType& grad = graph.values[*id].type;
   if (!has_elements(grad) || grad.dtype != type.dtype) return std::nullopt;
   auto rank = static_cast<int64_t>(type.sizes.size());
-  Pieces out{static_cast<size_t>(*dim < 0 ? *dim + rank : *dim)};
+  Concatenation out{static_cast<size_t>(*dim < 0 ? *dim + rank : *dim)};
   int64_t extent = type.sizes[out.dim], begin = *start < 0 ? *start + extent : *start;
   begin = std::clamp<int64_t>(begin, 0, extent);
   int64_t end = begin + (is_slice ? grad.sizes[out.dim] : 1);
   if (end > extent) return std::nullopt;
-  if (begin > 0) out.pieces.push_back({ir::kNoValue, begin});
-  out.pieces.push_back({*id, end});
-  if (end < extent) out.pieces.push_back({ir::kNoValue, extent});
+  if (begin > 0) out.segments.push_back({ir::kNoValue, begin});
+  out.segments.push_back({*id, end});
+  if (end < extent) out.segments.push_back({ir::kNoValue, extent});
   if (is_slice) return out;
-  out.placed = ir::Placed{*id, std::vector<int64_t>(type.sizes.size(), 0)};
+  out.strided = ir::StridedOperand{*id, std::vector<int64_t>(type.sizes.size(), 0)};
   for (size_t d = 0, from = 0; d < type.sizes.size(); ++d) {
     if (d == out.dim) continue;
-    out.placed->strides[d] = grad.sizes[from] == 1 ? 0 : grad.strides[from];
+    out.strided->strides[d] = grad.sizes[from] == 1 ? 0 : grad.strides[from];
     ++from;
   }
   return out;
 }
 
-// One number for both dimensions, or two; none is what the other list says.
+// Returns a list argument of one or two integers as two integers; nothing if it is empty.
 std::optional<std::array<int64_t, 2>> pair_of(const ir::Node& node, size_t index) {
   const auto* list = ir::constant<std::vector<int64_t>>(node, index);
   if (!list || list->empty()) return std::nullopt;
   return std::array{(*list)[0], list->back()};
 }
 
-bool set_windows(const ir::Node& node, Pool& out) {
+bool set_windows(const ir::Node& node, Pooling& out) {
   auto size = pair_of(node, 1), stride = pair_of(node, 2), padding = pair_of(node, 3);
   auto dilation = out.is_mean ? std::array<int64_t, 2>{1, 1} : pair_of(node, 4);
   if (!size || !padding || !dilation) return false;
   if (!stride) stride = size;
-  // Windows that hang over the end by rounding up have a size of their own.
+  // Windows that extend past the end because of ceil_mode have another divisor.
   bool rounds_up = ir::plain_text(node.args[out.is_mean ? 4 : 5]) != "false";
   if (rounds_up && out.is_mean) return false;
   if (out.is_mean) {
@@ -73,16 +73,16 @@ bool set_windows(const ir::Node& node, Pool& out) {
     if (const auto* divisor = ir::constant<int64_t>(node, 6)) out.divisor = *divisor;
   }
   for (size_t w = 0; w < 2; ++w) {
-    Pool::Window& window = out.windows[w];
+    Pooling::Window& window = out.windows[w];
     window.size = (*size)[w], window.stride = (*stride)[w], window.padding = (*padding)[w], window.dilation = (*dilation)[w];
   }
   return true;
 }
 
-// Whether each element of the result was resized to one window.
-bool is_multiple(const ir::Node& node, const Pool& pool) {
+// Returns whether each element of the result was upsampled to exactly one window.
+bool is_multiple(const ir::Node& node, const Pooling& pooling) {
   for (size_t w = 0; w < 2; ++w) {
-    const Pool::Window& window = pool.windows[w];
+    const Pooling::Window& window = pooling.windows[w];
     const ir::Attribute* given = ir::constant(node, 3 + w);
     const auto* factor = given ? std::get_if<double>(given) : nullptr;
     if (window.is_uneven || !given || (!factor && !std::holds_alternative<ir::None>(*given))) return false;
@@ -91,9 +91,9 @@ bool is_multiple(const ir::Node& node, const Pool& pool) {
   return true;
 }
 
-// As many windows as are wanted, over all of the source, which overlap by one element where that is no multiple.
-void set_evenly(Pool& out) {
-  for (Pool::Window& window : out.windows) {
+// Windows of adaptive pooling: they cover the source and overlap by one element if its size is no multiple of their count.
+void set_evenly(Pooling& out) {
+  for (Pooling::Window& window : out.windows) {
     window.stride = window.extent / window.count;
     window.is_uneven = window.extent % window.count != 0;
     for (int64_t i = 0; i < window.count; ++i) {
@@ -105,22 +105,22 @@ void set_evenly(Pool& out) {
 
 }  // namespace
 
-std::optional<Pieces> pieces_of(const ir::Graph& graph, const ir::Node& node) {
+std::optional<Concatenation> concatenation_of(const ir::Graph& graph, const ir::Node& node) {
   bool is_cat = node.op == "aten::cat" && node.args.size() == 2;
   if (!is_cat && node.op != "aten::slice_backward" && node.op != "aten::select_backward") return std::nullopt;
   ValueId result = results_of(node)[0];
   if (result == ir::kNoValue) return std::nullopt;
   const ir::TensorType& type = graph.values[result].type;
   if (!has_registers(type.dtype) || !has_elements(type)) return std::nullopt;
-  return is_cat ? catenated(graph, node, type) : surrounded(graph, node, type);
+  return is_cat ? from_cat(graph, node, type) : from_slice_gradient(graph, node, type);
 }
 
-std::optional<Pool> pool_of(const ir::Graph& graph, const ir::Node& node) {
-  constexpr int64_t kMost = 16;  // elements of a window: each is a load
+std::optional<Pooling> pooling_of(const ir::Graph& graph, const ir::Node& node) {
+  constexpr int64_t kMaxWindowElements = 16;  // Each element of a window costs one load.
   bool is_adaptive = node.op == "aten::adaptive_max_pool2d" || node.op == "aten::_adaptive_avg_pool2d";
   bool is_max = node.op == "aten::adaptive_max_pool2d" || node.op == "aten::max_pool2d_with_indices";
-  bool sums_up = node.op == "aten::upsample_nearest2d_backward";
-  if (!is_max && !is_adaptive && !sums_up && node.op != "aten::avg_pool2d") return std::nullopt;
+  bool is_upsample_gradient = node.op == "aten::upsample_nearest2d_backward";
+  if (!is_max && !is_adaptive && !is_upsample_gradient && node.op != "aten::avg_pool2d") return std::nullopt;
   std::vector<ValueId> results = results_of(node);
   if (results[0] == ir::kNoValue) return std::nullopt;
   const ir::TensorType& type = graph.values[results[0]].type;
@@ -128,28 +128,28 @@ std::optional<Pool> pool_of(const ir::Graph& graph, const ir::Node& node) {
   const ir::TensorType& from = graph.values[id].type;
   size_t rank = type.sizes.size();
   if (!ir::is_floating(type.dtype) || !has_elements(type) || rank < 3) return std::nullopt;
-  Pool out{.source = {id, from.strides}, .is_mean = !is_max};
+  Pooling out{.source = {id, from.strides}, .is_mean = !is_max};
   for (size_t w = 0; w < 2; ++w) {
     out.windows[w].extent = from.sizes[rank - 2 + w];
     out.windows[w].step = from.sizes[rank - 2 + w] == 1 ? 0 : from.strides[rank - 2 + w];
     out.windows[w].count = type.sizes[rank - 2 + w];
   }
-  if (is_adaptive || sums_up) set_evenly(out);
+  if (is_adaptive || is_upsample_gradient) set_evenly(out);
   else if (!set_windows(node, out)) return std::nullopt;
-  if (sums_up) {
+  if (is_upsample_gradient) {
     if (!is_multiple(node, out)) return std::nullopt;
     out.divisor = 1;
   }
-  if (out.windows[0].size * out.windows[1].size > kMost) return std::nullopt;
-  // Where the first element of a window lies is not worth a loop.
-  bool has_places = is_max && results[1] != ir::kNoValue;
-  for (const Pool::Window& window : out.windows)
-    if (has_places && window.dilation != 1 && window.padding != 0) return std::nullopt;
+  if (out.windows[0].size * out.windows[1].size > kMaxWindowElements) return std::nullopt;
+  // The initial argmax of a window that is both padded and dilated would need a search.
+  bool has_indices = is_max && results[1] != ir::kNoValue;
+  for (const Pooling::Window& window : out.windows)
+    if (has_indices && window.dilation != 1 && window.padding != 0) return std::nullopt;
   for (size_t d = 0; d < rank; ++d)
     if (from.sizes[d] == 1) out.source.strides[d] = 0;
   for (size_t w = 0; w < 2; ++w) {
-    bool moves = type.sizes[rank - 2 + w] > 1 && !out.windows[w].is_uneven;
-    out.source.strides[rank - 2 + w] = moves ? out.windows[w].step * out.windows[w].stride : 0;
+    bool has_stride = type.sizes[rank - 2 + w] > 1 && !out.windows[w].is_uneven;
+    out.source.strides[rank - 2 + w] = has_stride ? out.windows[w].step * out.windows[w].stride : 0;
   }
   return out;
 }
