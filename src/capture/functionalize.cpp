@@ -24,24 +24,24 @@ struct Alias {
 struct StorageState {
   ValueId root = kNoValue;
   Geometry root_geometry;
-  std::vector<Alias> aliases;  // values that hold the current contents, the root's among them
-  int32_t version = 0;         // writes so far
-  bool written_live = false;   // in grad mode
+  std::vector<Alias> aliases;  // Values that hold the current contents, including the root.
+  int32_t version = 0;         // Number of writes so far.
+  bool written_in_grad_mode = false;
   bool external = false;
-  bool written = false;   // anywhere in the range
-  bool unfilled = false;  // born empty and not yet filled by the program
-  int64_t filled = 0;
-  std::vector<Geometry> filled_parts;
+  bool written = false;   // Written anywhere in the range.
+  bool unfilled = false;  // Allocated without contents and not yet filled by an op.
+  int64_t filled = 0;     // Number of elements that ops have filled.
+  std::vector<Geometry> filled_geometries;
 };
 
-// The value that a tensor object stood for, as of one version of its storage.
+// The value of a tensor object at one version of its storage.
 struct HandleValue {
   ValueId value = kNoValue;
   int32_t storage = -1;
   int32_t version = 0;
 };
 
-// A use of a value as something that does not require grad, in grad mode.
+// A use, in grad mode, of a value through a tensor that does not require grad.
 struct PlainUse {
   size_t node;
   size_t argument;
@@ -66,22 +66,22 @@ class Functionalizer {
     handles_.resize(tape.handles);
     states_.resize(tape.storages.size());
     for (size_t s = 0; s < states_.size(); ++s) {
-      int32_t born = tape.storages[s].born;
-      states_[s].external = born < static_cast<int32_t>(range_.begin) || (range_.by_storage && tape.ops[born].immediate);
+      int32_t made_by = tape.storages[s].made_by;
+      states_[s].external = made_by < static_cast<int32_t>(range_.begin) || (range_.by_storage && tape.ops[made_by].immediate);
     }
     for (size_t i = range_.begin; i < range_.end; ++i) {
-      if (left_out(i)) continue;
+      if (is_excluded(i)) continue;
       for (const TapeWrite& write : tape.ops[i].writes) states_[write.ref.storage].written = true;
     }
     if (range_.by_storage) find_ops_on_written();
   }
 
-  Functional run(const Results& results) {
+  Functional run(const ProgramResults& results) {
     size_t forward = std::min(results.forward, results.refs.size());
     bool joint = range_.backward_start != SIZE_MAX;
     for (size_t i = range_.begin; i < range_.end; ++i) {
       if (i == range_.backward_start) start_backward(results.refs, forward);
-      if (!left_out(i)) emit(i);
+      if (!is_excluded(i)) emit(i);
     }
     if (joint && range_.backward_start >= range_.end) start_backward(results.refs, forward);
     if (!joint) bind_results(results.refs, 0, forward);
@@ -99,7 +99,7 @@ class Functionalizer {
   void find_ops_on_written() {
     ops_on_.resize(states_.size());
     for (size_t i = range_.begin; i < range_.end; ++i) {
-      if (left_out(i)) continue;
+      if (is_excluded(i)) continue;
       for_each_ref(tape_.ops[i], [&](const TensorRef& ref) {
         if (!ref.defined() || !states_[ref.storage].written) return;
         std::vector<size_t>& ops = ops_on_[ref.storage];
@@ -108,7 +108,7 @@ class Functionalizer {
     }
   }
 
-  bool left_out(size_t op) const { return range_.by_storage && tape_.ops[op].immediate; }
+  bool is_excluded(size_t op) const { return range_.by_storage && tape_.ops[op].immediate; }
 
   // ---- storages ----
 
@@ -137,7 +137,7 @@ class Functionalizer {
     return add_input(e.ref.geometry, {.external = index, .storage = e.ref.storage}, role_of(e.kind), e.name, e.ref.requires_grad);
   }
 
-  // The external with this place and shape, or -1. Of `x` and `x.detach()` it is the one with a history.
+  // Finds the external with this geometry, or -1. If both `x` and `x.detach()` match, it is the one that requires grad.
   int32_t external_at(int32_t storage, const Geometry& geometry) const {
     int32_t found = -1;
     for (int32_t i : externals_on_[storage]) {
@@ -147,7 +147,7 @@ class Functionalizer {
     return found;
   }
 
-  // First use of an external storage: makes the input that holds it.
+  // Makes the graph input for an external storage at its first use.
   void open_external(int32_t storage, const Geometry& wanted) {
     StorageState& state = states_[storage];
     const std::vector<int32_t>& on_storage = externals_on_[storage];
@@ -177,7 +177,7 @@ class Functionalizer {
     return add_input(geometry, {.whole_storage = whole, .storage = storage}, role, name, false);
   }
 
-  // One geometry from which all others on this memory can be taken.
+  // A geometry that all other tensors on this storage are views of.
   Geometry covering_geometry(int32_t storage, const Geometry& wanted) {
     bool one = !ir::may_overlap_itself(to_type(wanted));
     auto bytes = static_cast<int64_t>(tape_.storages[storage].bytes);
@@ -225,12 +225,12 @@ class Functionalizer {
       const HandleValue& known = handles_[ref.handle];
       if (known.value != kNoValue && known.storage == ref.storage && known.version == state.version &&
           out_.graph.values[known.value].type == to_type(ref.geometry))
-        return noted(known.value, ref);
+        return mark_requires_grad(known.value, ref);
     }
     for (const Alias& alias : state.aliases)
-      if (alias.geometry == ref.geometry) return noted(alias.value, ref);
+      if (alias.geometry == ref.geometry) return mark_requires_grad(alias.value, ref);
     if (state.root == kNoValue) {
-      if (!state.external) obstacle("memory that no op of the program made");
+      if (!state.external) obstacle("memory that no recorded op allocated");
       open_external(ref.storage, ref.geometry);
       return read(ref);
     }
@@ -241,20 +241,20 @@ class Functionalizer {
     if (!state.written && state.external)
       if (int32_t i = external_at(ref.storage, ref.geometry); i >= 0) {
         state.aliases.push_back({ref.geometry, input_for_external(i)});
-        return noted(state.aliases.back().value, ref);
+        return mark_requires_grad(state.aliases.back().value, ref);
       }
-    return noted(view_of_root(ref), ref);
+    return mark_requires_grad(view_of_root(ref), ref);
   }
 
-  // What is read requires grad from here on if the program saw it so.
-  ValueId noted(ValueId value, const TensorRef& ref) {
+  // Sets requires_grad on a value if the program used it through a tensor that requires grad.
+  ValueId mark_requires_grad(ValueId value, const TensorRef& ref) {
     if (ref.requires_grad) out_.graph.values[value].requires_grad = true;
     return value;
   }
 
   ValueId view_of_root(const TensorRef& ref) {
     StorageState& state = states_[ref.storage];
-    if (state.root_geometry.dtype != ref.geometry.dtype) obstacle("memory that is seen as two element types and written");
+    if (state.root_geometry.dtype != ref.geometry.dtype) obstacle("memory that is used with two element types and written");
     if (state.external) offset_matters(ref.storage);
     ir::Node node;
     node.op = "aten::as_strided";
@@ -267,23 +267,23 @@ class Functionalizer {
     return value;
   }
 
-  // ---- memory that the host may have filled ----
+  // ---- memory that the host may fill ----
 
-  void fill(StorageState& state, const Geometry& part) {
+  void fill(StorageState& state, const Geometry& region) {
     if (!state.unfilled) return;
-    for (const Geometry& known : state.filled_parts) {
-      if (known == part) return;
-      if (ir::may_overlap(to_type(known), to_type(part))) return;
+    for (const Geometry& known : state.filled_geometries) {
+      if (known == region) return;
+      if (ir::may_overlap(to_type(known), to_type(region))) return;
     }
-    state.filled_parts.push_back(part);
-    state.filled += numel(part);
+    state.filled_geometries.push_back(region);
+    state.filled += numel(region);
     if (state.filled >= numel(state.root_geometry)) state.unfilled = false;
   }
 
   void check_filled(const TensorRef& ref) {
     StorageState& state = states_[ref.storage];
     if (!state.unfilled || numel(ref.geometry) == 0) return;
-    for (const Geometry& known : state.filled_parts)
+    for (const Geometry& known : state.filled_geometries)
       if (known == ref.geometry) return;
     obstacle("a tensor that the host filled (torch::tensor of a vector, or data_ptr writes)");
   }
@@ -295,7 +295,7 @@ class Functionalizer {
     };
     for (const TapeResult& result : op.results)
       for (const TensorRef& item : result.items) is_view &= item.defined() && states_[item.storage].root != kNoValue;
-    if (is_view) return;  // only looks at sizes and strides
+    if (is_view) return;  // A view reads sizes and strides, not contents.
     for (size_t i = 0; i < op.args.size(); ++i) {
       if (static_cast<int32_t>(i) == op.overwrites) continue;
       if (const auto* ref = std::get_if<TensorRef>(&op.args[i])) {
@@ -322,7 +322,7 @@ class Functionalizer {
     if (const auto* ref = std::get_if<TensorRef>(&arg)) {
       if (ref->defined())
         for (int32_t i : externals_on_[ref->storage])
-          if (tape_.externals[i].is_number()) return ir::Attribute(*tape_.externals[i].number);
+          if (tape_.externals[i].is_constant()) return ir::Attribute(*tape_.externals[i].constant);
       return operand(*ref, 0);
     }
     if (const auto* list = std::get_if<TensorListRef>(&arg)) {
@@ -336,13 +336,13 @@ class Functionalizer {
     return attribute.value_or(ir::Attribute(ir::None{}));
   }
 
-  // A number that each call may bring anew.
+  // A scalar that may differ in each call.
   ir::Argument scalar(const TapeOp& op, size_t index) {
-    size_t number = op.before.scalars;
-    for (size_t i = 0; i < index; ++i) number += free_scalar(op, op.args[i]).has_value();
+    size_t index_on_tape = op.before.scalars;
+    for (size_t i = 0; i < index; ++i) index_on_tape += free_scalar(op, op.args[i]).has_value();
     ir::Scalar scalar{static_cast<int32_t>(out_.scalars.size())};
-    out_.scalars.push_back(static_cast<int32_t>(number));
-    out_.graph.scalars.push_back(tape_.scalars[number]);
+    out_.scalars.push_back(static_cast<int32_t>(index_on_tape));
+    out_.graph.scalars.push_back(tape_.scalars[index_on_tape]);
     const auto* tensor = std::get_if<ir::NumberTensor>(&op.args[index]);
     if (!tensor) return ir::Attribute(scalar);
     ir::NumberTensor held = *tensor;
@@ -350,7 +350,7 @@ class Functionalizer {
     return ir::Attribute(held);
   }
 
-  // The operand that lies on this storage.
+  // The operand on this storage.
   ValueId operand_on(const TapeOp& op, const ir::Node& node, int32_t storage) const {
     ValueId found = kNoValue;
     auto consider = [&](const TensorRef& ref, ValueId value) {
@@ -367,8 +367,8 @@ class Functionalizer {
     return found;
   }
 
-  // An op that overwrites what another of its operands reads depends on the order in which its
-  // kernel goes; only element by element on the very same elements is safe to do on a copy.
+  // If an op writes an operand that overlaps another one, its result depends on the kernel's iteration order, which a copy
+  // would change. Only a pointwise op on exactly the same elements is safe.
   void check_overlaps(const TapeOp& op) {
     auto clash = [&](const TapeWrite& write, const TensorRef& other) {
       if (!other.defined() || other.storage != write.ref.storage) return;
@@ -391,18 +391,18 @@ class Functionalizer {
     }
   }
 
-  // `t_()` and the like give their operand another shape: here it is a view of that shape.
+  // Ops such as `t_()` change their operand's sizes and strides. In the graph this is a view.
   void view_instead(const TapeOp& op, ir::Node& node) {
     const TensorRef& ref = op.results[0].items[0];
     if (states_[ref.storage].external) offset_matters(ref.storage);
-    obstacle_for_autograd = true;  // the gradient would have other strides
+    breaks_autograd = true;  // The gradient would have other strides.
     ValueId operand = std::get<ValueId>(node.args[0]);
     node.op = "aten::as_strided";
     node.args = {operand, ir::Attribute(ref.geometry.sizes_vector()), ir::Attribute(ref.geometry.strides_vector()),
                  ir::Attribute(ref.geometry.offset)};
   }
 
-  // as_strided counts from the start of the storage, not of its operand.
+  // The offset of as_strided counts from the start of the storage, not of its operand.
   void note_offset(const TapeOp& op) {
     if (op.op.operator_name().name.rfind("aten::as_strided", 0) != 0) return;
     const auto& ref = std::get<TensorRef>(op.args[0]);
@@ -449,7 +449,7 @@ class Functionalizer {
             if (is_new) {
               state.root = value;
               state.root_geometry = ref.geometry;
-              state.unfilled = op.births && numel(ref.geometry) > 0;
+              state.unfilled = op.allocates && numel(ref.geometry) > 0;
             }
           }
         }
@@ -462,7 +462,7 @@ class Functionalizer {
     node_of_op_.push_back({index, out_.graph.nodes.size()});
     out_.graph.nodes.push_back(std::move(node));
     for (const Fresh& f : fresh) {
-      // Where two values look alike (`h` and `h.detach()`) the first one stands for both.
+      // Values with the same geometry (`h` and `h.detach()`) share the first one's entry.
       auto& aliases = states_[f.ref.storage].aliases;
       if (std::none_of(aliases.begin(), aliases.end(), [&](const Alias& a) { return a.geometry == f.ref.geometry; }))
         aliases.push_back({f.ref.geometry, f.value});
@@ -484,14 +484,14 @@ class Functionalizer {
     const TensorRef& ref = write.ref;
     StorageState& state = states_[ref.storage];
     ++state.version;
-    state.written_live |= !op.no_grad && !op.in_backward;
+    state.written_in_grad_mode |= !op.no_grad && !op.in_backward;
     if (write.argument == op.overwrites || op.op.schema().arguments()[write.argument].is_out()) fill(state, ref.geometry);
     if (ref.geometry == state.root_geometry) {
       state.root = after;
       state.aliases.assign(1, {ref.geometry, after});
       return;
     }
-    if (state.root_geometry.dtype != ref.geometry.dtype) obstacle("memory that is seen as two element types and written");
+    if (state.root_geometry.dtype != ref.geometry.dtype) obstacle("memory that is used with two element types and written");
     if (state.external) offset_matters(ref.storage);
     ir::Node node;
     node.op = "aten::as_strided_scatter";
@@ -501,32 +501,32 @@ class Functionalizer {
     node.results.push_back({false, {root}});
     out_.graph.nodes.push_back(std::move(node));
     state.root = root;
-    ir::TensorType part = to_type(ref.geometry);
-    std::erase_if(state.aliases, [&](const Alias& a) { return ir::may_overlap(to_type(a.geometry), part); });
+    ir::TensorType region = to_type(ref.geometry);
+    std::erase_if(state.aliases, [&](const Alias& a) { return ir::may_overlap(to_type(a.geometry), region); });
     state.aliases.push_back({state.root_geometry, root});
     state.aliases.push_back({ref.geometry, after});
   }
 
-  // ---- the end ----
+  // ---- results ----
 
   int32_t output(ValueId value) {
     auto& outputs = out_.graph.outputs;
-    auto it = std::find(outputs.begin() + static_cast<ptrdiff_t>(group_), outputs.end(), value);
+    auto it = std::find(outputs.begin() + static_cast<ptrdiff_t>(first_output_), outputs.end(), value);
     if (it != outputs.end()) return static_cast<int32_t>(it - outputs.begin());
     outputs.push_back(value);
     return static_cast<int32_t>(outputs.size() - 1);
   }
 
   void bind_results(const std::vector<TensorRef>& refs, size_t begin, size_t end) {
-    group_ = out_.graph.outputs.size();
+    first_output_ = out_.graph.outputs.size();
     std::unordered_map<int32_t, std::vector<size_t>> on_storage;
     for (size_t i = begin; i < end; ++i) on_storage[refs[i].storage].push_back(i);
     for (size_t i = begin; i < end; ++i) out_.results.push_back(bind_result(i, refs, on_storage.at(refs[i].storage)));
     if (begin == 0) out_.forward_outputs = out_.graph.outputs.size();
   }
 
-  // `beside`: the results on the same storage, this one among them.
-  ResultBinding bind_result(size_t index, const std::vector<TensorRef>& all, const std::vector<size_t>& beside) {
+  // `same_storage` lists the results on the same storage, including this one.
+  ResultBinding bind_result(size_t index, const std::vector<TensorRef>& all, const std::vector<size_t>& same_storage) {
     const TensorRef& ref = all[index];
     ResultBinding binding;
     if (!ref.defined()) return binding;
@@ -539,11 +539,11 @@ class Functionalizer {
       return binding;
     }
     check_filled(ref);
-    // Results on one memory are all taken from its root, the first of that shape as it is.
-    bool shared = beside.size() > 1, first = true;
-    for (size_t i : beside)
+    // Results that share a storage are views of its root. The first one with the root's geometry is the root itself.
+    bool shared = same_storage.size() > 1, first = true;
+    for (size_t i : same_storage)
       if (i < index && all[i].geometry == state.root_geometry) first = false;
-    if (shared && ref.geometry.dtype != state.root_geometry.dtype) obstacle("it returns one memory as two element types");
+    if (shared && ref.geometry.dtype != state.root_geometry.dtype) obstacle("it returns the same memory with two element types");
     ValueId value = shared ? state.root : read(ref);
     if (ref.requires_grad) out_.graph.values[value].requires_grad = true;
     bool is_part = shared && !(first && ref.geometry == state.root_geometry);
@@ -552,8 +552,8 @@ class Functionalizer {
     return binding;
   }
 
-  // The views that lead from an external to a result on its memory, as a graph of their own: taken
-  // again under autograd they give the result its history.
+  // Extracts the views that lead from an external to a result on its memory as a separate graph. Run under autograd, it
+  // gives the result its history.
   std::shared_ptr<const ir::Graph> view_of_external(const TensorRef& ref, int32_t external) {
     const External& e = tape_.externals[external];
     if (ref.geometry.dtype != e.ref.geometry.dtype) obstacle("it returns memory that it was given as another element type");
@@ -565,7 +565,7 @@ class Functionalizer {
     if (out_.graph.values[value].alias_of == kNoValue && ref.geometry == e.ref.geometry) {
       bool is_input =
           std::any_of(out_.graph.inputs.begin(), out_.graph.inputs.end(), [&](const ir::Input& in) { return in.value == value; });
-      if (states_[ref.storage].written_live || (!is_input && ref.handle >= 0))
+      if (states_[ref.storage].written_in_grad_mode || (!is_input && ref.handle >= 0))
         obstacle("it returns a tensor that it was given, wrote to, and that requires grad");
       return nullptr;
     }
@@ -593,7 +593,7 @@ class Functionalizer {
     };
     for (int32_t i : externals_on_[ref.storage])
       if (found < 0 || fits(i) > fits(found)) found = i;
-    if (found < 0) obstacle("a result on memory of an earlier part");
+    if (found < 0) obstacle("a result on memory that was allocated before a break");
     return found;
   }
 
@@ -616,8 +616,7 @@ class Functionalizer {
     return out;
   }
 
-  // Whatever a live op makes of something that requires grad may require grad too, whether or not
-  // the program used it so.
+  // Propagates requires_grad through the ops that ran in grad mode.
   void spread_requires_grad() {
     ir::Graph& g = out_.graph;
     for (size_t i = 0; i < std::min(g.nodes.size(), g.backward_start); ++i) {
@@ -625,13 +624,13 @@ class Functionalizer {
       bool grad = false;
       ir::for_each_operand(node, [&](ValueId id) { grad |= g.values[id].requires_grad; });
       const ops::Facts* facts = ops::find(node.op);
-      bool makes_plain = node.op == "aten::detach" || (facts && facts->birth);  // `empty_like` takes sizes alone
+      bool makes_plain = node.op == "aten::detach" || (facts && facts->birth);  // `empty_like` reads only sizes.
       if (grad && !node.no_grad && !makes_plain)
         ir::for_each_definition(node, [&](ValueId id) { g.values[id].requires_grad |= g.values[id].type.dtype <= ir::DType::bf16; });
     }
   }
 
-  // A value that requires grad, read as one that does not (`x.data()`): autograd must not see it.
+  // Inserts detach() where a value that requires grad is used through a tensor that does not (`x.data()`).
   void detach_plain_uses() {
     if (plain_uses_.empty()) return;
     spread_requires_grad();
@@ -649,7 +648,7 @@ class Functionalizer {
       bool is_viewed = false;
       ir::for_each_definition(node, [&](ValueId d) { is_viewed |= out_.graph.values[d].alias_of == *id; });
       if (is_written || is_viewed) {
-        obstacle_for_autograd = true;
+        breaks_autograd = true;
         continue;
       }
       ir::Node detach;
@@ -672,18 +671,18 @@ class Functionalizer {
   }
 
  public:
-  bool obstacle_for_autograd = false;
+  bool breaks_autograd = false;
 
  private:
   const Tape& tape_;
   TapeRange range_;
   Functional out_;
-  std::vector<std::vector<int32_t>> externals_on_;  // per storage
+  std::vector<std::vector<int32_t>> externals_on_;  // Externals by storage.
   std::vector<StorageState> states_;
-  std::vector<std::vector<size_t>> ops_on_;  // per storage that is written (by_storage)
+  std::vector<std::vector<size_t>> ops_on_;  // Ops by storage, for written storages (by_storage).
   std::vector<HandleValue> handles_;
   std::vector<PlainUse> plain_uses_;
-  size_t group_ = 0;  // first graph output of the part that is being bound
+  size_t first_output_ = 0;  // Index of the first graph output of the forward or backward that is being bound.
   std::vector<std::pair<size_t, size_t>> node_of_op_;
 };
 
@@ -693,13 +692,13 @@ ir::TensorType to_type(const Geometry& geometry) {
   return {bridge::to_dtype(geometry.dtype), geometry.sizes_vector(), geometry.strides_vector(), geometry.offset};
 }
 
-Functional functionalize(const Tape& tape, TapeRange range, const Results& results, const std::string& name) {
+Functional functionalize(const Tape& tape, TapeRange range, const ProgramResults& results, const std::string& name) {
   Functionalizer functionalizer(tape, range, name);
   Functional out = functionalizer.run(results);
-  // What stands against the tape as a whole does not matter to a part of a replay: it runs at once.
+  // Obstacles of the whole tape do not concern a range of a replay: the ops that cause them run immediately.
   if (!range.by_storage)
     for (const std::string& text : tape.obstacles) out.obstacles.push_back(text);
-  out.plain_autograd = !functionalizer.obstacle_for_autograd;
+  out.plain_autograd = !functionalizer.breaks_autograd;
   return out;
 }
 

@@ -1,11 +1,10 @@
-// The part of the replayer that lets many ops wait at once: a call of the user's or a backward that
-// is known as a whole needs no look at what it does inside.
+// Replay of user calls and of whole backward passes: if one matches the stream, all of its ops are deferred together.
 #include <torch/csrc/autograd/VariableTypeUtils.h>
 
 #include <cstring>
 
 #include "capture/backward.h"
-#include "capture/extents.h"
+#include "capture/dispatch_state.h"
 #include "capture/replayer.h"
 #include "capture/tensors.h"
 
@@ -35,39 +34,39 @@ void bump(const at::Tensor& tensor, int64_t times) {
 
 }  // namespace
 
-// The ops of an extent wait from now on. False: they cannot, and nothing has changed.
-bool Replayer::skip(const Extent& extent) {
+// Defers the ops of a range. Returns false, without any change, if they cannot be deferred.
+bool Replayer::defer_range(const DeferrableRange& range) {
   flush_if_needed();
-  for (int32_t storage : extent.touches) {
-    Slot& slot = slots_[storage];
-    if (!slot.impl || (!slot.owed && slot.weak.expired()) || !is_ready(slot)) return false;
+  for (int32_t storage : range.touches) {
+    CallStorage& state = storages_[storage];
+    if (!state.impl || (!state.pending && state.weak.expired()) || !is_observable(state)) return false;
   }
-  for (int32_t storage : extent.writes)
-    if (!may_be_written_later(slots_[storage])) return false;
-  std::copy(stream_->tape.scalars.begin() + static_cast<ptrdiff_t>(extent.scalars_begin),
-            stream_->tape.scalars.begin() + static_cast<ptrdiff_t>(extent.scalars_end),
-            memory_.scalars.begin() + static_cast<ptrdiff_t>(extent.scalars_begin));
-  for (int32_t storage : extent.touches) hold(storage);
-  for (int32_t storage : extent.writes) withdraw_pointer(storage);
-  wait_until(extent.end);
+  for (int32_t storage : range.writes)
+    if (!can_defer_writes(storages_[storage])) return false;
+  std::copy(stream_->tape.scalars.begin() + static_cast<ptrdiff_t>(range.scalars_begin),
+            stream_->tape.scalars.begin() + static_cast<ptrdiff_t>(range.scalars_end),
+            memory_.scalars.begin() + static_cast<ptrdiff_t>(range.scalars_begin));
+  for (int32_t storage : range.touches) hold_memory(storage);
+  for (int32_t storage : range.writes) withdraw_pointer(storage);
+  advance_to(range.end);
   return true;
 }
 
-// ---- calls of the user ----
+// ---- user calls ----
 
-// The call that comes here, if it is the one that was recorded.
-const UserCall* Replayer::known_call(const c10::OperatorHandle& op, const Stack& stack) {
+// Returns the recorded call at the cursor if it matches, or null.
+const UserCall* Replayer::find_call(const c10::OperatorHandle& op, const Stack& stack) {
   const auto& calls = stream_->tape.user_calls;
   if (derived_) return nullptr;
-  while (next_call_ < calls.size() && calls[next_call_].extent.begin < cursor_) ++next_call_;
+  while (next_call_ < calls.size() && calls[next_call_].range.begin < cursor_) ++next_call_;
   if (next_call_ >= calls.size()) return nullptr;
   const UserCall& call = calls[next_call_];
-  if (call.extent.begin != cursor_ || !(call.op == op) || !(call.around == surroundings())) return nullptr;
-  bound_now_.clear();
+  if (call.range.begin != cursor_ || !(call.op == op) || !(call.dispatch_state == current_dispatch_state())) return nullptr;
+  newly_bound_.clear();
   size_t first = stack.size() - call.args.size();
   for (size_t i = 0; i < call.args.size(); ++i)
     if (!matches_argument(call.args[i], stack[first + i], nullptr) || !same_flags(call.args[i], stack[first + i])) {
-      unbind_new();
+      unbind_newly_bound();
       return nullptr;
     }
   return &call;
@@ -75,12 +74,12 @@ const UserCall* Replayer::known_call(const c10::OperatorHandle& op, const Stack&
 
 void Replayer::on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   if (recorder_) return recorder_->on_call(op, keys, stack);
-  if (options_.note_calls && !error_ && !pass_through_ && !listening_is_paused()) {
+  if (options_.record_calls && !error_ && !pass_through_ && !listening_is_paused()) {
     std::lock_guard lock(mutex_);
-    const UserCall* call = known_call(op, *stack);
-    if (call && skip(call->extent)) {
+    const UserCall* call = find_call(op, *stack);
+    if (call && defer_range(call->range)) {
       if (call->written >= 0) bump((*stack)[stack->size() - call->args.size() + call->written].toTensor(), call->bumps);
-      return leave_results(call->results, call->args.size(), stack);
+      return push_results(call->results, call->args.size(), stack);
     }
   }
   outer_run(op, keys, stack);
@@ -91,28 +90,28 @@ at::Tensor Replayer::as_view(const at::Tensor& base, at::Tensor out) const {
                                   views_are_made());
 }
 
-// ---- backwards ----
+// ---- backward passes ----
 
-bool Replayer::fits(const Backward& backward, const AutogradGraph& graph, const BackwardCall& call) {
-  if (backward.extent.begin != cursor_ || backward.gradients.size() != call.gradients().size() || backward.signature != graph.signature)
+bool Replayer::fits(const Backward& backward, const BackwardGraph& graph, const BackwardCall& call) {
+  if (backward.range.begin != cursor_ || backward.gradients.size() != call.gradients().size() || backward.signature != graph.signature)
     return false;
   for (int32_t scalar : backward.scalars)
     if (std::memcmp(&memory_.scalars[scalar], &stream_->tape.scalars[scalar], sizeof(double)) != 0) return false;
-  bound_now_.clear();
+  newly_bound_.clear();
   auto same = [&](const TensorRef& ref, const at::Tensor& tensor) {
     return tensor.defined() == ref.defined() && (!tensor.defined() || matches_tensor(ref, tensor.unsafeGetTensorImpl()));
   };
   bool fit = true;
   for (size_t i = 0; i < backward.gradients.size() && fit; ++i) fit = same(backward.gradients[i], call.gradients()[i]);
   for (size_t i = 0; i < backward.leaves.size() && fit; ++i) fit = same(backward.leaves[i].before, graph.leaves[i].grad());
-  if (!fit) unbind_new();
+  if (!fit) unbind_newly_bound();
   return fit;
 }
 
 bool Replayer::on_backward(const BackwardCall& call) {
   if (recorder_) return recorder_->on_backward(call);
   std::lock_guard lock(mutex_);
-  running_.reset();
+  running_backward_.reset();
   if (error_ || pass_through_ || derived_ || !same_nodes_) return false;
   auto graph = call.graph(options_.first_node);
   if (!graph) return false;
@@ -121,7 +120,7 @@ bool Replayer::on_backward(const BackwardCall& call) {
     if (stream != current && shared_ops(*current, *stream) < cursor_) continue;
     follow(stream);
     for (const Backward& backward : stream_->tape.backwards) {
-      if (!fits(backward, *graph, call) || !skip(backward.extent)) continue;
+      if (!fits(backward, *graph, call) || !defer_range(backward.range)) continue;
       for (size_t i = 0; i < graph->leaves.size(); ++i) {
         const Backward::Leaf& leaf = backward.leaves[i];
         if (!leaf.after.defined()) continue;
@@ -133,12 +132,12 @@ bool Replayer::on_backward(const BackwardCall& call) {
     }
   }
   follow(current);
-  running_ = start_of(call, std::move(*graph), cursor_);
+  running_backward_ = start_of(call, std::move(*graph), cursor_);
   return false;
 }
 
 void Replayer::after_backward() {
-  running_.reset();
+  running_backward_.reset();
   if (recorder_) recorder_->after_backward();
 }
 
