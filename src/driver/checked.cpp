@@ -154,7 +154,7 @@ void CheckedCalls::forget_plans(bool grad_mode) {
   std::erase_if(plans_, [&](const auto& entry) {
     size_t number = std::get<1>(entry.first);
     return std::get<0>(entry.first) == grad_mode &&
-           std::none_of(streams->begin(), streams->end(), [&](const auto& stream) { return stream->number == number; });
+           std::none_of(streams->begin(), streams->end(), [&](const auto& stream) { return stream->id == number; });
   });
 }
 
@@ -232,7 +232,7 @@ bool CheckedCalls::run_stretch(bool grad_mode, const capture::OpRange& stretch, 
   }
   for (size_t i = 0; i < plan->live.size(); ++i) {
     const capture::ResultBinding& result = plan->functional.results[i];
-    memory.put(plan->live[i], storage_with(outputs[result.index], plan->outputs[i]));
+    memory.set(plan->live[i], storage_with(outputs[result.index], plan->outputs[i]));
   }
   return true;
 }
