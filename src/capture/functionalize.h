@@ -53,6 +53,9 @@ struct TapeRange {
   bool by_storage = false;
 };
 
+// Returns whether the op is not part of the range: under by_storage, immediate ops have run already.
+inline bool is_excluded(const Tape& tape, const TapeRange& range, size_t op) { return range.by_storage && tape.ops[op].immediate; }
+
 // The tensors that the program returns or leaves in its state. In a joint graph the first `forward` of them belong to the forward.
 struct ProgramResults {
   std::vector<TensorRef> refs;
