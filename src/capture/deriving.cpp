@@ -1,6 +1,5 @@
 // Deriving: the replayer follows a known stream with other sizes. The geometry of results is inferred, and a stream with the
 // new sizes is written without running the ops.
-#include "capture/observed_tensor.h"
 #include "capture/replayer.h"
 #include "capture/shapes.h"
 #include "capture/tensors.h"
@@ -13,54 +12,12 @@ Geometry Replayer::geometry_on_tape(const at::Tensor& tensor, int32_t storage) c
   return g;
 }
 
-bool Replayer::matches_tensor_except_sizes(const TensorRef& ref, const at::Tensor& tensor) {
-  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  if (!is_plain(impl) || impl->is_wrapped_number() || impl->dtype() != c10::scalarTypeToTypeMeta(ref.geometry.dtype)) return false;
-  c10::StorageImpl* storage = storage_of(impl);
-  CallStorage& state = storages_[ref.storage];
-  if (state.impl) return state.impl == storage;
-  const TapeStorage& recorded = base_->tape.storages[ref.storage];
-  if (recorded.made_by >= 0 || !bind_storage(ref.storage, impl, /*shift=*/0)) return false;
-  if (recorded.written) observe(const_cast<c10::TensorImpl*>(impl));
-  newly_bound_.push_back(ref.storage);
-  return true;
-}
-
-// Compares op and memory; sizes, strides and integer constants may differ.
-bool Replayer::matches_except_sizes(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack) {
-  size_t scalar = entry.before.scalars;
-  auto same = [&](const TapeArgument& expected, const c10::IValue& given) {
-    if (const auto* ref = std::get_if<TensorRef>(&expected)) {
-      if (!given.isTensor() || given.toTensor().defined() != ref->defined()) return false;
-      return !ref->defined() || matches_tensor_except_sizes(*ref, given.toTensor());
-    }
-    if (const auto* list = std::get_if<TensorListRef>(&expected)) {
-      if (!given.isTensorList() && !given.isOptionalTensorList()) return false;
-      auto items = given.toListRef();
-      if (items.size() != list->items.size()) return false;
-      for (size_t i = 0; i < items.size(); ++i) {
-        bool defined = items[i].isTensor() && items[i].toTensor().defined();
-        if (defined != list->items[i].defined() || (defined && !matches_tensor_except_sizes(list->items[i], items[i].toTensor())))
-          return false;
-      }
-      return true;
-    }
-    if (const auto* value = std::get_if<c10::IValue>(&expected))
-      if ((value->isInt() && given.isInt()) || (value->isIntList() && given.isIntList())) return true;
-    return matches_argument(expected, given, entry.free_scalars ? &scalar : nullptr);
-  };
-  return fits(entry, op, stack, same);
-}
-
 // Starts a derived stream with a copy of the known stream's prefix.
 bool Replayer::start_deriving(const c10::OperatorHandle& op, const Stack& stack) {
-  const TapeOp* entry = derived_ ? nullptr : expected();
+  const TapeOp* entry = is_deriving() ? nullptr : expected();
   if (!entry || !options_.may_derive) return false;
+  if (!matcher_.matches_except_sizes(*entry, op, stack)) return false;
   base_ = stream_;
-  if (!matches_except_sizes(*entry, op, stack)) {
-    base_.reset();
-    return false;
-  }
   shared_ops_ = cursor_;
   derived_ = std::make_shared<Stream>();
   derived_->tape = prefix(base_->tape, cursor_, position_at(base_->tape, cursor_));
@@ -70,6 +27,7 @@ bool Replayer::start_deriving(const c10::OperatorHandle& op, const Stack& stack)
   derived_->id = SIZE_MAX;  // The id is assigned when the stream is added.
   has_rule_.assign(cursor_, 1);
   stream_ = derived_;
+  state_ = ReplayState::deriving;
   return true;
 }
 
@@ -133,7 +91,6 @@ bool Replayer::set_result_geometries(TapeOp& op, std::vector<Geometry>& inferred
 
 // Takes the results' geometry from a derived op that has run.
 void Replayer::record_real_results(const Stack& stack) {
-  if (!derived_) return;
   TapeOp& op = derived_->tape.ops.back();
   for (size_t r = 0; r < op.results.size(); ++r) {
     TapeResult& result = op.results[r];
@@ -145,7 +102,7 @@ void Replayer::record_real_results(const Stack& stack) {
         return;
       }
       TensorRef& ref = result.items[at];
-      int32_t memory = ids_.find(storage_of(tensor.unsafeGetTensorImpl()));
+      int32_t memory = storages_.find(storage_of(tensor.unsafeGetTensorImpl()));
       derivable_ &= memory == (result.origins[at].argument < 0 ? -1 : ref.storage);
       ref.geometry = geometry_on_tape(tensor, ref.storage);
       derived_->tape.storages[ref.storage].bytes = storage_of(tensor.unsafeGetTensorImpl())->nbytes();
