@@ -28,7 +28,7 @@ Replayer::Replayer(std::shared_ptr<const StreamList> streams, RecordOptions opti
   }
 }
 
-Replayer::Buffers& Replayer::spare_buffers() { return per_thread<Buffers>(); }
+Replayer::ReplayBuffers& Replayer::spare_buffers() { return per_thread<ReplayBuffers>(); }
 
 Replayer::~Replayer() {
   buffers_.storages.clear();

@@ -154,13 +154,13 @@ class Replayer : public Listener, public PendingReplay {
   std::unique_ptr<Recorder> recorder_;
 
   // Buffers that the next call on this thread reuses.
-  struct Buffers {
+  struct ReplayBuffers {
     StorageTable::Buffers storages;
     CallMemory memory;
     AddressArena addresses;
   };
-  static Buffers& spare_buffers();
-  Buffers buffers_ = std::exchange(spare_buffers(), {});
+  static ReplayBuffers& spare_buffers();
+  ReplayBuffers buffers_ = std::exchange(spare_buffers(), {});
   CallMemory& memory_ = buffers_.memory;
   StorageTable storages_{buffers_.storages};
   OpMatcher matcher_{storages_, memory_.scalars};
