@@ -1,4 +1,4 @@
-// How compiled kernels are called. Plain data, since both sides are built apart.
+// The calling convention of compiled kernels. Plain data, because kernels are compiled separately from the caller.
 #pragma once
 
 #include <cstdint>
@@ -6,13 +6,13 @@
 namespace tenon::abi {
 
 struct KernelArguments {
-  void* const* buffers;  // first elements, in the order of the kernel's buffers
-  const int64_t* sizes;  // extents and strides, in elements
+  void* const* buffers;  // Addresses of the first elements, in the order of the kernel's buffers.
+  const int64_t* sizes;  // Sizes and strides, in elements.
   const double* scalars;
 };
 
-// Runs the iterations [begin, end) of the parallel loop, flattened (its last variable runs fastest).
-// `arguments` is a KernelArguments. Calls for ranges that do not overlap may run side by side.
+// Runs the iterations [begin, end) of the flattened parallel loop (the last variable runs fastest). `arguments` points to a
+// KernelArguments. Calls for disjoint ranges may run concurrently.
 using KernelFunction = void (*)(int64_t begin, int64_t end, void* arguments);
 
 }  // namespace tenon::abi

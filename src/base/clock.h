@@ -4,6 +4,7 @@
 
 namespace tenon {
 
+// The wall time of f().
 template <class F>
 double seconds_of(F&& f) {
   auto start = std::chrono::steady_clock::now();

@@ -1,5 +1,5 @@
-// A function compiled once for each of these sets of instructions; the loader chooses. Not under TSan, whose runtime is not there yet when
-// it does.
+// Function multiversioning: the function is compiled for each of these targets, and the loader selects one. TSan builds have
+// one version only, because the selection runs before TSan's runtime is initialized.
 #pragma once
 
 #ifdef __SANITIZE_THREAD__

@@ -1,5 +1,5 @@
-// Errors by fault. A UserError says what the caller did and what to do next; an InternalError
-// means that Tenon is wrong. Codes come from errors.def, so that tests can name them.
+// Error classes. A UserError says what the caller did and what to do next; an InternalError is a bug in Tenon. errors.def
+// lists the codes.
 #pragma once
 
 #include <stdexcept>

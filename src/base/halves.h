@@ -1,4 +1,4 @@
-// Sixteen-bit floating-point numbers as bits. Rounding is to nearest, halves to even.
+// Conversions between float and the bits of bf16 and f16. Rounding is to nearest, ties to even.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 namespace tenon {
 
 float bf16_to_float(uint16_t bits);
-uint16_t float_to_bf16(float number);
+uint16_t float_to_bf16(float value);
 float f16_to_float(uint16_t bits);
-uint16_t float_to_f16(float number);
+uint16_t float_to_f16(float value);
 
 }  // namespace tenon

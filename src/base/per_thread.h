@@ -1,15 +1,14 @@
-// Thread-local objects that may be used for as long as the process runs. A plain thread_local object of
-// the main thread dies before static destructors and atexit handlers run, and these may still call
-// compiled functions.
+// Thread-local objects that stay usable until the process ends. A plain thread_local object of the main thread is destroyed
+// before static destructors and atexit handlers run, and these may still call compiled functions.
 #pragma once
 
 namespace tenon {
 
-// This thread's only T for this Tag. It is destroyed when the thread ends; a use after that makes a new one,
-// which is never destroyed.
+// This thread's instance of T for this Tag. It is destroyed when the thread ends; a later use creates a new one, which is
+// never destroyed.
 template <class T, class Tag = T>
 T& per_thread() {
-  // Pointers and flags have no destructor, so they stay valid until the thread is gone.
+  // Pointers and flags have no destructor, so they stay valid until the thread has exited.
   static thread_local T* instance = nullptr;
   static thread_local bool ended = false;
   struct Owner {

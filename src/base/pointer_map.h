@@ -1,4 +1,4 @@
-// A small hash map from pointers to numbers, for paths where a node a key is too slow.
+// An open-addressing hash map from pointers to non-negative indices, for hot paths where a node per key is too slow.
 #pragma once
 
 #include <cstddef>
@@ -9,66 +9,68 @@ namespace tenon {
 
 class PointerMap {
  public:
-  // The number of this key, or -1.
+  // The key's index, or -1.
   int32_t find(const void* key) const {
-    if (cells_.empty()) return -1;
-    for (size_t i = home(key);; i = (i + 1) & (cells_.size() - 1)) {
-      if (cells_[i].key == key) return cells_[i].number;
-      if (!cells_[i].key) return -1;
+    if (buckets_.empty()) return -1;
+    for (size_t i = home(key);; i = (i + 1) & (buckets_.size() - 1)) {
+      if (buckets_[i].key == key) return buckets_[i].index;
+      if (!buckets_[i].key) return -1;
     }
   }
 
-  // False if the key is there already.
-  bool insert(const void* key, int32_t number) {
-    if ((used_ + 1) * 2 > cells_.size()) grow(cells_.empty() ? 64 : cells_.size() * 2);
-    for (size_t i = home(key);; i = (i + 1) & (cells_.size() - 1)) {
-      if (cells_[i].key == key) {
-        if (cells_[i].number >= 0) return false;
-        cells_[i].number = number;  // it was erased
+  // Returns false if the key is present already.
+  bool insert(const void* key, int32_t index) {
+    if ((used_ + 1) * 2 > buckets_.size()) grow(buckets_.empty() ? 64 : buckets_.size() * 2);
+    for (size_t i = home(key);; i = (i + 1) & (buckets_.size() - 1)) {
+      if (buckets_[i].key == key) {
+        if (buckets_[i].index >= 0) return false;
+        buckets_[i].index = index;  // The key was erased before.
         return true;
       }
-      if (cells_[i].key) continue;
-      cells_[i] = {key, number};
+      if (buckets_[i].key) continue;
+      buckets_[i] = {key, index};
       ++used_;
       return true;
     }
   }
 
   void erase(const void* key) {
-    for (size_t i = home(key); cells_[i].key; i = (i + 1) & (cells_.size() - 1))
-      if (cells_[i].key == key) cells_[i].number = -1;
+    for (size_t i = home(key); buckets_[i].key; i = (i + 1) & (buckets_.size() - 1))
+      if (buckets_[i].key == key) buckets_[i].index = -1;
   }
 
-  // Room for so many keys without growing.
+  // Reserves capacity for this number of keys.
   void reserve(size_t keys) {
-    if (cells_.empty()) cells_.assign(64, Cell{});
-    size_t cells = cells_.size();
-    while (cells < keys * 2) cells *= 2;
-    if (cells > cells_.size()) grow(cells);
+    if (buckets_.empty()) buckets_.assign(64, Bucket{});
+    size_t count = buckets_.size();
+    while (count < keys * 2) count *= 2;
+    if (count > buckets_.size()) grow(count);
   }
 
   void clear() {
-    if (used_ > 0) cells_.assign(cells_.size(), Cell{});
+    if (used_ > 0) buckets_.assign(buckets_.size(), Bucket{});
     used_ = 0;
   }
 
  private:
-  struct Cell {
+  struct Bucket {
     const void* key = nullptr;
-    int32_t number = -1;
+    int32_t index = -1;
   };
 
-  size_t home(const void* key) const { return (reinterpret_cast<uintptr_t>(key) >> 4) * 0x9E3779B97F4A7C15ull >> 20 & (cells_.size() - 1); }
-
-  void grow(size_t cells) {
-    std::vector<Cell> old = std::move(cells_);
-    cells_.assign(cells, Cell{});
-    used_ = 0;
-    for (const Cell& cell : old)
-      if (cell.key && cell.number >= 0) insert(cell.key, cell.number);
+  size_t home(const void* key) const {
+    return (reinterpret_cast<uintptr_t>(key) >> 4) * 0x9E3779B97F4A7C15ull >> 20 & (buckets_.size() - 1);
   }
 
-  std::vector<Cell> cells_;
+  void grow(size_t count) {
+    std::vector<Bucket> old = std::move(buckets_);
+    buckets_.assign(count, Bucket{});
+    used_ = 0;
+    for (const Bucket& bucket : old)
+      if (bucket.key && bucket.index >= 0) insert(bucket.key, bucket.index);
+  }
+
+  std::vector<Bucket> buckets_;
   size_t used_ = 0;
 };
 

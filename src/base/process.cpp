@@ -10,9 +10,9 @@ namespace {
 
 std::atomic<bool> g_ending{false};
 
-bool settle() {
+bool register_library() {
   Dl_info library{};
-  if (dladdr(reinterpret_cast<const void*>(&settle_in_process), &library) && library.dli_fname)
+  if (dladdr(reinterpret_cast<const void*>(&keep_library_loaded), &library) && library.dli_fname)
     dlopen(library.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
   std::atexit([] { g_ending = true; });
   return true;
@@ -20,9 +20,9 @@ bool settle() {
 
 }  // namespace
 
-void settle_in_process() {
-  static const bool settled = settle();
-  (void)settled;
+void keep_library_loaded() {
+  static const bool done = register_library();
+  (void)done;
 }
 
 bool process_is_ending() { return g_ending.load(std::memory_order_relaxed); }

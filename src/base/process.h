@@ -1,14 +1,14 @@
-// The process that Tenon is a part of.
+// The lifetime of the library within the process.
 #pragma once
 
 namespace tenon {
 
-// Keeps the library that holds this code in memory until the process ends: tensors and libtorch's dispatcher hold
-// pointers into it. Also asks to be told when the process ends. Cheap after the first call.
-void settle_in_process();
+// Prevents the library from being unloaded until the process ends, because tensors and libtorch's dispatcher hold pointers
+// into it. Also registers the exit handler of process_is_ending. Cheap after the first call.
+void keep_library_loaded();
 
-// exit() has run the handlers that were registered after the first call of settle_in_process: objects that Tenon
-// depends on may be gone.
+// Returns whether exit() has run the handlers that were registered after the first call of keep_library_loaded. Objects that
+// Tenon depends on may be destroyed then.
 bool process_is_ending();
 
 }  // namespace tenon

@@ -10,12 +10,12 @@
 namespace tenon {
 namespace {
 
-template <class Number>
-std::string shortest(Number number) {
-  if (std::isnan(number)) return "nan";
-  if (std::isinf(number)) return number < 0 ? "-inf" : "inf";
+template <class Real>
+std::string shortest(Real value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   char buffer[40];
-  auto end = std::to_chars(buffer, buffer + sizeof buffer, number).ptr;
+  auto end = std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
   std::string text(buffer, end);
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
@@ -23,17 +23,17 @@ std::string shortest(Number number) {
 
 }  // namespace
 
-std::string real_text(double number) { return shortest(number); }
-std::string real_text(float number) { return shortest(number); }
+std::string real_text(double value) { return shortest(value); }
+std::string real_text(float value) { return shortest(value); }
 
 std::string shown(std::string_view text) {
-  constexpr size_t kLongest = 120;
+  constexpr size_t kMaxBytes = 120;
   constexpr char kDigits[] = "0123456789abcdef";
   std::string out = "\"";
   for (char c : text) {
     auto byte = static_cast<unsigned char>(c);
-    bool inside_character = (byte & 0xC0) == 0x80 && out.size() < kLongest + 4;
-    if (out.size() >= kLongest && !inside_character) return out + "...\"";
+    bool inside_character = (byte & 0xC0) == 0x80 && out.size() < kMaxBytes + 4;
+    if (out.size() >= kMaxBytes && !inside_character) return out + "...\"";
     if (byte < 0x20 || byte == 0x7F) {
       out += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
     } else {
@@ -58,7 +58,7 @@ void Scanner::fail(const std::string& expected) const {
 }
 
 std::string identifier(std::string_view text) {
-  constexpr size_t kMaxLength = 80;  // names are part of file names
+  constexpr size_t kMaxLength = 80;  // Names become parts of file names.
   std::string out(text.substr(0, kMaxLength));
   for (char& c : out)
     if (!Scanner::is_name_char(c)) c = '_';
@@ -123,22 +123,22 @@ std::string Scanner::name() {
 
 int64_t Scanner::integer() {
   skip_space();
-  int64_t number = 0;
-  auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), number);
+  int64_t value = 0;
+  auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
   if (error != std::errc()) fail("an integer");
   at_ = end - text_.data();
-  return number;
+  return value;
 }
 
 double Scanner::real() {
   if (accept("nan")) return std::numeric_limits<double>::quiet_NaN();
   if (accept("inf")) return std::numeric_limits<double>::infinity();
   if (accept("-inf")) return -std::numeric_limits<double>::infinity();
-  double number = 0;
-  auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), number);
+  double value = 0;
+  auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
   if (error != std::errc()) fail("a number");
   at_ = end - text_.data();
-  return number;
+  return value;
 }
 
 }  // namespace tenon

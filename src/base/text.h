@@ -1,5 +1,5 @@
-// What the text forms of the languages share: numbers to text that reads back as the same number,
-// foreign text for messages, and a scanner for parsers, which throws UserError(parse) with line and column.
+// Text utilities: exact formatting of floating-point values, quoting of foreign text in messages, and a scanner for the
+// parsers of the graph and loop languages, which throws UserError(parse) with line and column.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,15 @@
 
 namespace tenon {
 
-// The shortest text that reads back exactly; never that of an integer.
-std::string real_text(double number);
-std::string real_text(float number);
+// The shortest text that parses to the same value; always with a decimal point or exponent.
+std::string real_text(double value);
+std::string real_text(float value);
 
-// Text from a file as it may stand in a message: quoted, control characters escaped, cut if long.
+// Foreign text for a message: quoted, with control characters escaped, truncated if long.
 std::string shown(std::string_view text);
 
-// A user's text as a name of the graph and loop languages: every character that is no letter, digit, '_' or '.' becomes '_'.
+// Makes an identifier of the graph and loop languages from any text: each character other than a letter, digit, '_' or '.'
+// becomes '_'.
 std::string identifier(std::string_view text);
 
 class Scanner {
@@ -28,14 +29,16 @@ class Scanner {
  protected:
   [[noreturn]] void fail(const std::string& expected) const;
 
-  void skip_space();  // and comments: "#" to the end of the line
-  void end();         // nothing but space is left
+  // Skips whitespace and comments ("#" to the end of the line).
+  void skip_space();
+  // Fails unless only whitespace is left.
+  void end();
 
   bool peek(const std::string& symbol);
   bool accept(const std::string& symbol);
   void symbol(const std::string& symbol);
 
-  // Words end where a name ends.
+  // A word must not be followed by another name character.
   bool peek_word(const std::string& word);
   bool accept_word(const std::string& word);
   void word(const std::string& word);

@@ -13,7 +13,7 @@ void warn(const std::string& text) {
 
 bool warn_once(const std::string& key, const std::string& text) {
   static std::mutex mutex;
-  static auto* printed = new std::set<std::string>;  // never destroyed: destructors of other statics may warn
+  static auto* printed = new std::set<std::string>;  // Never destroyed, because destructors of other statics may warn.
   {
     std::lock_guard lock(mutex);
     if (!printed->insert(key).second) return false;

@@ -11,9 +11,8 @@ namespace tenon {
 // Prints "tenon: <text>" and a newline to stderr, as one write.
 void warn(const std::string& text);
 
-// The same, once in a process for each key; returns whether it printed. Keys are never forgotten, so a key names a kind of event
-// ("no address space for placeholders"), not an object. What is to be said once for each object is a flag of that object and a
-// call of warn().
+// Warns once per key and process; returns whether it printed. Keys are stored until the process ends, so a key names a kind
+// of event ("no address space for placeholders"), not an object. A warning per object needs a flag in that object and warn().
 bool warn_once(const std::string& key, const std::string& text);
 
 }  // namespace tenon

@@ -10,14 +10,14 @@ namespace {
 
 std::atomic<void (*)(c10::StorageImpl*)> g_listener{nullptr};
 
-// Threads may arm one storage at once, and libtorch's hook has no lock of its own.
-struct Shard {
+// Locks and marks by storage. Several threads may arm a storage at the same time, and libtorch's hook has no lock.
+struct MarkShard {
   std::mutex mutex;
   std::unordered_map<const c10::StorageImpl*, std::weak_ptr<Mark>> marks;
-  std::atomic<bool> has_marks{false};  // read without the lock: most shards never get one
+  std::atomic<bool> has_marks{false};  // Read without the lock: most shards never have marks.
 
-  static Shard& of(const c10::StorageImpl* storage) {
-    static Shard* all = new Shard[64];
+  static MarkShard& of(const c10::StorageImpl* storage) {
+    static MarkShard* all = new MarkShard[64];
     return all[reinterpret_cast<uintptr_t>(storage) / 64 % 64];
   }
 };
@@ -25,7 +25,7 @@ struct Shard {
 bool is_copy_on_write(c10::StorageImpl* storage) { return c10::impl::cow::is_cow_data_ptr(storage->_mutable_data_ptr_no_checks()); }
 
 void on_materialize(c10::StorageImpl* storage) {
-  change(storage);
+  invalidate_marks(storage);
   if (auto* listener = g_listener.load()) listener(storage);
 }
 
@@ -42,21 +42,21 @@ void owns_nothing(void*) {}
 void set_listener(void (*listener)(c10::StorageImpl*)) { g_listener = listener; }
 
 bool arm(c10::StorageImpl* storage) {
-  std::lock_guard lock(Shard::of(storage).mutex);
+  std::lock_guard lock(MarkShard::of(storage).mutex);
   return arm_locked(storage);
 }
 
 void arm_new(c10::StorageImpl* storage) { arm_locked(storage); }
 
 void disarm(c10::StorageImpl* storage) {
-  Shard& shard = Shard::of(storage);
+  MarkShard& shard = MarkShard::of(storage);
   std::lock_guard lock(shard.mutex);
   if (!is_copy_on_write(storage) && !shard.marks.count(storage)) storage->clear_materializer();
 }
 
 std::shared_ptr<const Mark> mark(c10::StorageImpl* storage) {
   if (storage->_mutable_data_ptr_no_checks().get_context() == nullptr) return nullptr;
-  Shard& shard = Shard::of(storage);
+  MarkShard& shard = MarkShard::of(storage);
   std::lock_guard lock(shard.mutex);
   if (!arm_locked(storage)) return nullptr;
   std::erase_if(shard.marks, [](const auto& entry) { return entry.second.expired(); });
@@ -66,8 +66,8 @@ std::shared_ptr<const Mark> mark(c10::StorageImpl* storage) {
   return known;
 }
 
-void change(c10::StorageImpl* storage) {
-  Shard& shard = Shard::of(storage);
+void invalidate_marks(c10::StorageImpl* storage) {
+  MarkShard& shard = MarkShard::of(storage);
   if (!shard.has_marks) return;
   std::lock_guard lock(shard.mutex);
   auto it = shard.marks.find(storage);
@@ -77,12 +77,12 @@ void change(c10::StorageImpl* storage) {
   shard.has_marks = !shard.marks.empty();
 }
 
-c10::Storage lend(const void* begin, size_t bytes, c10::StorageImpl* owner) {
+c10::Storage borrow_memory(const void* begin, size_t bytes, c10::StorageImpl* owner) {
   c10::DataPtr memory(const_cast<void*>(begin), owner, &owns_nothing, c10::kCPU);
   return {c10::Storage::use_byte_size_t(), bytes, std::move(memory), nullptr, /*resizable=*/false};
 }
 
-void lend_again(const c10::Storage& storage, const void* begin, size_t bytes, c10::StorageImpl* owner) {
+void rebind_borrowed(const c10::Storage& storage, const void* begin, size_t bytes, c10::StorageImpl* owner) {
   c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
   if (impl->nbytes() != bytes) impl->set_nbytes(bytes);
   c10::DataPtr& memory = impl->_mutable_data_ptr_no_checks();
@@ -95,9 +95,9 @@ c10::StorageImpl* owner_of(const at::Tensor& tensor) {
   return memory.get_deleter() == &owns_nothing ? static_cast<c10::StorageImpl*>(memory.get_context()) : storage;
 }
 
-at::Tensor lent(const at::Tensor& tensor) {
+at::Tensor borrowed(const at::Tensor& tensor) {
   const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
-  auto out = at::detail::make_tensor<c10::TensorImpl>(lend(storage->data(), storage->nbytes(), owner_of(tensor)),
+  auto out = at::detail::make_tensor<c10::TensorImpl>(borrow_memory(storage->data(), storage->nbytes(), owner_of(tensor)),
                                                       c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
   out.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
   return out;

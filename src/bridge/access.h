@@ -1,5 +1,5 @@
-// Who may change a storage's contents. libtorch gives a storage one hook, which runs before somebody is
-// handed a mutable pointer; this is the only place that sets it.
+// Access hooks of storages. libtorch gives a storage one hook, which runs before a mutable pointer is returned. Only this
+// file sets it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,38 +10,40 @@
 
 namespace tenon::bridge {
 
-// Is told of every armed storage, on the thread that asks for a pointer, before it gets one.
+// Sets the function that is called before a mutable pointer to an armed storage is returned, on the requesting thread.
 void set_listener(void (*listener)(c10::StorageImpl*));
 
-// Arms a storage for one access. False if it belongs to another mechanism of libtorch's (copy on write).
+// Arms a storage for one access. Returns false if libtorch uses the hook itself (copy on write).
 bool arm(c10::StorageImpl* storage);
-// The same for a storage that no other thread knows yet.
+// Arms a storage that no other thread can access yet; takes no lock.
 void arm_new(c10::StorageImpl* storage);
-// Somebody's mark keeps it armed.
+// Disarms a storage, unless a mark needs the hook.
 void disarm(c10::StorageImpl* storage);
 
-// The contents of a storage at a moment.
+// A token that is valid until the contents of a storage change.
 class Mark {
  public:
   bool is_current() const { return !changed_.load(std::memory_order_acquire); }
 
  private:
-  friend void change(c10::StorageImpl* storage);
+  friend void invalidate_marks(c10::StorageImpl* storage);
   std::atomic<bool> changed_{false};
 };
 
-// Current until somebody asks for a mutable pointer or `change` is called. Null if nobody would tell: the memory is not the
-// storage's own. The storage must be held, weakly at least, for as long as the mark.
+// Returns a mark that is current until a mutable pointer is requested or `invalidate_marks` is called. Returns null if the
+// storage does not own its memory, because changes would be unnoticed. The storage must be held, at least weakly, while the
+// mark exists.
 std::shared_ptr<const Mark> mark(c10::StorageImpl* storage);
-// We wrote to its memory ourselves, past the hook.
-void change(c10::StorageImpl* storage);
+// Invalidates the storage's mark after Tenon itself has written its memory without triggering the hook.
+void invalidate_marks(c10::StorageImpl* storage);
 
-// A storage over memory of another one, and that other one.
-c10::Storage lend(const void* begin, size_t bytes, c10::StorageImpl* owner);
-// A lent storage, over other memory from now on.
-void lend_again(const c10::Storage& storage, const void* begin, size_t bytes, c10::StorageImpl* owner);
+// Makes a storage over memory that `owner` owns.
+c10::Storage borrow_memory(const void* begin, size_t bytes, c10::StorageImpl* owner);
+// Rebinds a borrowed storage to other memory.
+void rebind_borrowed(const c10::Storage& storage, const void* begin, size_t bytes, c10::StorageImpl* owner);
+// The storage that owns the tensor's memory.
 c10::StorageImpl* owner_of(const at::Tensor& tensor);
-// The tensor over a lent storage, for a library that asks for a mutable pointer only to read.
-at::Tensor lent(const at::Tensor& tensor);
+// The same tensor over a borrowed storage, for libraries that request a mutable pointer although they only read.
+at::Tensor borrowed(const at::Tensor& tensor);
 
 }  // namespace tenon::bridge

@@ -63,7 +63,7 @@ at::ScalarType from_dtype(ir::DType dtype) {
   throw InternalError("unknown element type");
 }
 
-ir::ScalarTensor number_of(const at::Tensor& tensor, bool plain) {
+ir::ScalarTensor to_scalar_tensor(const at::Tensor& tensor, bool plain) {
   ir::ScalarTensor number;
   auto type = tensor.scalar_type();
   number.dtype = to_dtype(type);
@@ -88,12 +88,12 @@ ir::ScalarTensor number_of(const at::Tensor& tensor, bool plain) {
   return number;
 }
 
-at::Tensor make_number(const ir::ScalarTensor& number) {
+at::Tensor from_scalar_tensor(const ir::ScalarTensor& number) {
   auto type = from_dtype(number.dtype);
   at::Tensor tensor = std::visit(
       [&](auto n) -> at::Tensor {
         if constexpr (std::is_same_v<decltype(n), std::complex<double>>) return filled(type, c10::complex<double>(n.real(), n.imag()));
-        else if constexpr (std::is_same_v<decltype(n), ir::Scalar>) throw InternalError("a scalar without its value");
+        else if constexpr (std::is_same_v<decltype(n), ir::Scalar>) throw InternalError("a free scalar without a value");
         else return filled(type, n);
       },
       number.number);
@@ -140,7 +140,7 @@ c10::IValue from_attribute(const ir::Attribute& attribute, const c10::Type& type
     c10::IValue operator()(const std::string& text) const { return text; }
     c10::IValue operator()(const ir::Device& device) const { return c10::Device(device.name); }
     c10::IValue operator()(const ir::Resource& r) const { return resources.at(r.index); }
-    c10::IValue operator()(const ir::Scalar&) const { throw InternalError("a scalar without its value"); }
+    c10::IValue operator()(const ir::Scalar&) const { throw InternalError("a free scalar without a value"); }
     c10::IValue operator()(const std::vector<int64_t>& list) const {
       if (list.empty() && type.str().find("Tensor") != std::string::npos) return c10::List<at::Tensor>();
       return list;
@@ -152,7 +152,7 @@ c10::IValue from_attribute(const ir::Attribute& attribute, const c10::Type& type
       return out;
     }
     c10::IValue operator()(const std::vector<std::string>& list) const { return list; }
-    c10::IValue operator()(const ir::ScalarTensor& number) const { return make_number(number); }
+    c10::IValue operator()(const ir::ScalarTensor& number) const { return from_scalar_tensor(number); }
   };
   return std::visit(Visitor{type, resources}, attribute);
 }
@@ -185,7 +185,7 @@ at::Tensor tensor_in(c10::Storage storage, const ir::TensorType& type) {
 }
 
 void copy_elements(at::Tensor from, at::Tensor to) {
-  // Of elements that share memory (an expanded tensor) ATen copies none.
+  // ATen refuses to copy into expanded dimensions, so they are narrowed to one element.
   for (int64_t d = 0; d < from.dim(); ++d)
     if (to.size(d) > 1 && to.stride(d) == 0) {
       from = from.narrow(d, 0, 1);

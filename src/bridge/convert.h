@@ -1,4 +1,4 @@
-// Between libtorch's types and the graph language's.
+// Conversions between libtorch's types and those of the graph language.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -17,25 +17,27 @@ bool has_dtype(at::ScalarType type);
 ir::DType to_dtype(at::ScalarType type);
 at::ScalarType from_dtype(ir::DType dtype);
 
-// A 0-d tensor's contents, and the tensor again.
-ir::ScalarTensor number_of(const at::Tensor& tensor, bool plain);
-at::Tensor make_number(const ir::ScalarTensor& number);
+// Convert between a 0-d tensor and its contents.
+ir::ScalarTensor to_scalar_tensor(const at::Tensor& tensor, bool plain);
+at::Tensor from_scalar_tensor(const ir::ScalarTensor& number);
 
-// A constant argument. Generators go into `resources`; nullopt for what has no text form.
+// Converts a constant argument. Generators are added to `resources`. Returns nullopt for values without a text form.
 std::optional<ir::Attribute> to_attribute(const c10::IValue& value, std::vector<c10::IValue>& resources);
 c10::IValue from_attribute(const ir::Attribute& attribute, const c10::Type& type, const std::vector<c10::IValue>& resources);
 
-// The op with this full name; throws InternalError if this libtorch has none.
+// The op with this full name. Throws InternalError if this libtorch has no such op.
 c10::OperatorHandle find_op(const std::string& name);
 
-// A tensor over memory with exactly this type, contents undefined; and a copy that keeps sizes,
-// strides and storage offset.
+// Makes an uninitialized tensor of exactly this type.
 at::Tensor empty_of(const ir::TensorType& type);
-at::Tensor tensor_at(void* memory, const ir::TensorType& type);  // whose memory is somebody else's
+// Makes a tensor over memory that the caller owns.
+at::Tensor tensor_at(void* memory, const ir::TensorType& type);
+// Makes a tensor over a storage.
 at::Tensor tensor_in(c10::Storage storage, const ir::TensorType& type);
+// Copies a tensor with its sizes, strides and storage offset.
 at::Tensor copy_keeping_layout(const at::Tensor& tensor);
 
-// Between tensors of one layout, each memory once.
+// Copies between tensors of the same layout. Elements of expanded dimensions are copied once.
 void copy_elements(at::Tensor from, at::Tensor to);
 
 }  // namespace tenon::bridge

@@ -1,4 +1,5 @@
-// Loops on libtorch's threads. at::parallel_for would be serial here: it is compiled into the caller, without OpenMP.
+// Parallel loops on libtorch's threads. at::parallel_for would be serial here, because it is compiled into the caller, without
+// OpenMP.
 #pragma once
 
 #include <torch/csrc/stable/c/shim.h>

@@ -15,14 +15,14 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr size_t kMaxReservation = size_t{1} << 44, kMinReservation = size_t{1} << 24;
-// The share of RLIMIT_AS that the reservation may take.
-constexpr size_t kShareOfLimit = 16;
+// The reservation takes at most one sixteenth of RLIMIT_AS.
+constexpr size_t kLimitDivisor = 16;
 constexpr size_t kMaxChunk = size_t{1} << 30, kMinChunk = size_t{1} << 18;
 constexpr size_t kChunksInReservation = 1024;
 
 size_t whole_pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-// One for the process, never given back: somebody may still hold an address when the process ends.
+// The process-wide reservation. It is never released, because the program may hold reserved addresses until the process ends.
 class Reservation {
  public:
   static Reservation& get() {
@@ -47,7 +47,7 @@ class Reservation {
     return {};
   }
 
-  void give_back(char* begin, size_t bytes) {
+  void release(char* begin, size_t bytes) {
     std::lock_guard lock(mutex_);
     auto next = free_.lower_bound(begin);
     if (next != free_.end() && begin + bytes == next->first) {
@@ -67,10 +67,10 @@ class Reservation {
  private:
   Reservation() {
     rlimit limit{};
-    size_t most = kMaxReservation;
+    size_t max_size = kMaxReservation;
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-      most = std::min<size_t>(most, limit.rlim_cur / kShareOfLimit / kPage * kPage);
-    for (size_t size = most; size >= kMinReservation && !begin_; size = size / 4 / kPage * kPage) {
+      max_size = std::min<size_t>(max_size, limit.rlim_cur / kLimitDivisor / kPage * kPage);
+    for (size_t size = max_size; size >= kMinReservation && !begin_; size = size / 4 / kPage * kPage) {
       void* range = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (range == MAP_FAILED) continue;
       begin_ = static_cast<char*>(range);
@@ -82,10 +82,10 @@ class Reservation {
   char* begin_ = nullptr;
   size_t size_ = 0;
   std::mutex mutex_;
-  std::map<char*, size_t> free_;  // by address; neighbours are merged
+  std::map<char*, size_t> free_;  // Free ranges by address; adjacent ranges are merged.
 };
 
-// A page without memory behind each span keeps reads past its end from the next one.
+// An unmapped guard page behind each span catches reads past its end.
 size_t with_guard(size_t bytes) { return whole_pages(bytes) + kPage; }
 
 }  // namespace
@@ -106,7 +106,7 @@ AddressSpan reserve_addresses(size_t bytes) {
 }
 
 void release_addresses(AddressSpan span) {
-  if (span) Reservation::get().give_back(span.begin, with_guard(span.bytes));
+  if (span) Reservation::get().release(span.begin, with_guard(span.bytes));
 }
 
 bool map_copy(AddressSpan span, const void* contents, bool writable) {
@@ -115,12 +115,12 @@ bool map_copy(AddressSpan span, const void* contents, bool writable) {
   if (copy == MAP_FAILED) return false;
   std::memcpy(copy, contents, span.bytes);
   if (!writable) mprotect(copy, size, PROT_READ);
-  // Moved as a whole: a reader sees all of it or faults.
+  // mremap moves all pages in one step: a reader sees the whole copy or faults.
   return mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, span.begin) != MAP_FAILED;
 }
 
 void unmap_copy(AddressSpan span) {
-  // Mapped anew, so that the pages are given back too.
+  // A new mapping also frees the old pages.
   mmap(span.begin, whole_pages(std::max<size_t>(span.bytes, 1)), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
@@ -134,7 +134,7 @@ AddressArena& AddressArena::operator=(AddressArena&& other) noexcept {
 }
 
 AddressArena::~AddressArena() {
-  for (AddressSpan chunk : chunks_) Reservation::get().give_back(chunk.begin, chunk.bytes);
+  for (AddressSpan chunk : chunks_) Reservation::get().release(chunk.begin, chunk.bytes);
 }
 
 AddressSpan AddressArena::take(size_t bytes) {
@@ -156,7 +156,7 @@ AddressSpan AddressArena::take(size_t bytes) {
 
 void AddressArena::reset() {
   // The first chunk is kept for the next call.
-  for (size_t i = 1; i < chunks_.size(); ++i) Reservation::get().give_back(chunks_[i].begin, chunks_[i].bytes);
+  for (size_t i = 1; i < chunks_.size(); ++i) Reservation::get().release(chunks_[i].begin, chunks_[i].bytes);
   if (chunks_.size() > 1) chunks_.resize(1);
   chunk_ = used_ = 0;
 }

@@ -1,5 +1,5 @@
-// Addresses without memory. Storages whose contents are not computed yet point into one address range of
-// the process that nobody may access. An access faults, and capture/faults.h finds out what was meant.
+// Reserved addresses. Storages whose contents are not computed yet point into one address range of the process that has
+// no access rights. An access there is a page fault, which capture/faults.h serves.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace tenon::capture {
 
-// A part of the reserved range.
+// A sub-range of the reserved addresses.
 struct AddressSpan {
   char* begin = nullptr;
   size_t bytes = 0;
@@ -16,25 +16,25 @@ struct AddressSpan {
   bool contains(const void* address) const { return address >= begin && address < begin + bytes; }
 };
 
-// False where the system gives no address space (a tight RLIMIT_AS): then no op can wait.
+// Returns false if the system grants no address space (a tight RLIMIT_AS). No op can be deferred then.
 bool addresses_are_available();
 bool is_reserved(const void* address);
 
-// A span that nobody else has until it is released. Empty if there is none left. Thread-safe.
+// Returns a span for the caller's exclusive use until it is released, or an empty one if no addresses are left. Thread-safe.
 AddressSpan reserve_addresses(size_t bytes);
 void release_addresses(AddressSpan span);
 
-// Makes a copy of the contents readable at the span, at once for all threads. False if there is no memory for it.
-// What is written to a writable copy is lost.
+// Maps a copy of the contents at the span, atomically for all threads. Returns false if there is no memory for it.
+// Writes to a writable copy are lost.
 bool map_copy(AddressSpan span, const void* contents, bool writable = false);
-// Takes the memory away again.
+// Unmaps the copy and releases its pages.
 void unmap_copy(AddressSpan span);
 
-// Around a fork: no other thread is inside meanwhile.
+// The allocator's lock, which is held during a fork so that the child finds it unlocked.
 void lock_addresses();
 void unlock_addresses();
 
-// Spans for the results of one call, which all end together.
+// Allocates spans for the results of one call. All of them are released together.
 class AddressArena {
  public:
   AddressArena() = default;
@@ -42,7 +42,7 @@ class AddressArena {
   AddressArena& operator=(AddressArena&& other) noexcept;
   ~AddressArena();
 
-  // Empty if no addresses are left.
+  // Returns an empty span if no addresses are left.
   AddressSpan take(size_t bytes);
   void reset();
 

@@ -28,10 +28,11 @@ using torch::autograd::variable_list;
 
 enum class NodeKind : uint8_t { foreign, plain, leaf, slices };
 
-// Nodes that were made before this one, on this thread, may have lost what they saved.
-thread_local uint64_t t_first_whole_node = 0;
+// Sequence number of this thread's first node whose saved tensors are certainly intact: a backward may have released those of
+// older nodes.
+thread_local uint64_t t_first_intact_node = 0;
 
-// A node's type as a number: the address of its virtual functions.
+// Identifies a node's type by the address of its virtual table.
 uint64_t type_of(const Node& node) { return *reinterpret_cast<const uint64_t*>(&node); }
 
 NodeKind look_up(const Node& node) {
@@ -60,20 +61,20 @@ class EngineCall : public BackwardCall {
   EngineCall(const edge_list& roots, const variable_list& gradients, bool keep_graph)
       : roots_(roots), gradients_(gradients), keep_graph_(keep_graph) {}
 
-  std::optional<AutogradGraph> graph(uint64_t first_node) const override {
-    AutogradGraph graph;
+  std::optional<BackwardGraph> graph(uint64_t first_node) const override {
+    BackwardGraph graph;
     nodes_.clear();
-    PointerMap numbers;
+    PointerMap indices;
     auto follow = [&](const torch::autograd::Edge& edge) {
       if (!edge.function) return graph.signature.push_back(UINT64_MAX);
       Node* node = edge.function.get();
-      int32_t number = numbers.find(node);
-      if (number < 0) {
-        number = static_cast<int32_t>(nodes_.size());
-        numbers.insert(node, number);
+      int32_t index = indices.find(node);
+      if (index < 0) {
+        index = static_cast<int32_t>(nodes_.size());
+        indices.insert(node, index);
         nodes_.push_back(node);
       }
-      graph.signature.push_back(static_cast<uint64_t>(number) << 32 | edge.input_nr);
+      graph.signature.push_back(static_cast<uint64_t>(index) << 32 | edge.input_nr);
     };
     for (const auto& edge : roots_) follow(edge);
     uint64_t thread = at::RecordFunction::currentThreadId();
@@ -86,7 +87,7 @@ class EngineCall : public BackwardCall {
         graph.leaves.push_back(static_cast<torch::autograd::AccumulateGrad&>(node).variable);
         continue;
       }
-      if (node.sequence_nr() < std::max(first_node, t_first_whole_node) || node.thread_id() != thread) return std::nullopt;
+      if (node.sequence_nr() < std::max(first_node, t_first_intact_node) || node.thread_id() != thread) return std::nullopt;
       graph.signature.push_back(node.sequence_nr() - first_node);
       if (kind == NodeKind::slices) {
         const auto& inner = static_cast<torch::autograd::CopySlices&>(node).fn;
@@ -110,21 +111,21 @@ class EngineCall : public BackwardCall {
   const edge_list& roots_;
   const variable_list& gradients_;
   bool keep_graph_;
-  mutable std::vector<Node*> nodes_;  // as graph() met them
+  mutable std::vector<Node*> nodes_;  // The nodes in the traversal order of graph().
 };
 
-class AskingEngine : public torch::autograd::Engine {
+class InterceptingEngine : public torch::autograd::Engine {
  public:
   variable_list execute(const edge_list& roots, const variable_list& inputs, bool keep_graph, bool create_graph, bool accumulate_grad,
                         const edge_list& outputs) override {
     uint64_t nodes = at::sequence_number::peek();
     auto run = [&] {
-      if (!keep_graph) t_first_whole_node = nodes;
+      if (!keep_graph) t_first_intact_node = nodes;
       return Engine::execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
     };
     Listener* listener = current_listener();
     if (!listener) return run();
-    // Its own code reads no contents; hooks and custom functions may.
+    // libtorch's own nodes read no contents outside ops; hooks and custom functions may.
     auto run_unannounced = [&] {
       LibraryCode library(EngineCall(roots, inputs, keep_graph).graph(0).has_value());
       return run();
@@ -133,7 +134,7 @@ class AskingEngine : public torch::autograd::Engine {
     if (!whole || listening_is_paused() || torch::autograd::AnomalyMode::is_enabled()) return run_unannounced();
     EngineCall call(roots, inputs, keep_graph);
     if (listener->on_backward(call)) {
-      if (!keep_graph) t_first_whole_node = nodes;
+      if (!keep_graph) t_first_intact_node = nodes;
       return {};
     }
     variable_list out = run_unannounced();
@@ -149,7 +150,7 @@ void listen_to_backwards() {
   std::call_once(once, [] {
     if (dlsym(RTLD_DEFAULT, "Py_IsInitialized")) return;
     torch::autograd::set_default_engine_stub(+[]() -> torch::autograd::Engine& {
-      static auto* engine = new AskingEngine;  // lives as long as libtorch's threads
+      static auto* engine = new InterceptingEngine;  // Never destroyed, because libtorch's threads use it until the process ends.
       return *engine;
     });
   });

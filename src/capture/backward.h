@@ -1,5 +1,5 @@
-// Backwards as one thing: before autograd's engine runs on a thread that is listened to, it asks
-// the listener, who may know the outcome.
+// Interception of backward passes: on a thread with a listener, autograd's engine offers each `backward()` to the listener
+// first, which may serve it without running a node.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,27 +11,27 @@
 
 namespace tenon::capture {
 
-// An autograd graph in which nothing is the user's own: no hooks, no custom functions.
-struct AutogradGraph {
-  std::vector<uint64_t> signature;  // types of nodes, when each was made, and edges, as a walk meets them
+// An autograd graph without user code: no hooks and no custom functions.
+struct BackwardGraph {
+  std::vector<uint64_t> signature;  // Node types, sequence numbers and edges in traversal order.
   std::vector<at::Tensor> leaves;
 };
 
-// One call of `backward()`.
+// One call to `backward()`.
 class BackwardCall {
  public:
   virtual ~BackwardCall() = default;
-  // Nothing if there is something of the user's, or nodes that other threads made, that were made
-  // before `first_node`, or that a backward may have emptied.
-  virtual std::optional<AutogradGraph> graph(uint64_t first_node) const = 0;
+  // Returns nullopt if the graph contains user code or nodes that another thread created, that are older than
+  // `first_node`, or whose saved tensors an earlier backward may have released.
+  virtual std::optional<BackwardGraph> graph(uint64_t first_node) const = 0;
   virtual const std::vector<at::Tensor>& gradients() const = 0;
   virtual bool keeps_graph() const = 0;
-  // What nodes saved, if the graph is not kept.
+  // Releases the nodes' saved tensors unless the graph is kept.
   virtual void release() const = 0;
 };
 
-// A tensor as it was, held weakly.
-struct Glimpse {
+// The identity, geometry and version of a tensor at one moment; the tensor is held weakly.
+struct TensorSnapshot {
   c10::weak_intrusive_ptr<c10::TensorImpl> object{c10::intrusive_ptr<c10::TensorImpl>()};
   c10::weak_intrusive_ptr<c10::StorageImpl> storage{c10::intrusive_ptr<c10::StorageImpl>()};
   Geometry geometry;
@@ -40,18 +40,18 @@ struct Glimpse {
   bool defined() const { return storage._unsafe_get_target() != nullptr; }
 };
 
-// What a backward that runs found.
+// The state before a backward pass that is about to run.
 struct BackwardStart {
-  size_t op = 0;  // where on the tape
-  AutogradGraph graph;
-  std::vector<Glimpse> gradients;  // that it starts from
-  std::vector<Glimpse> before;     // the gradients of the leaves
+  size_t op = 0;  // Index of the next op on the tape.
+  BackwardGraph graph;
+  std::vector<TensorSnapshot> gradients;  // The gradients of the roots.
+  std::vector<TensorSnapshot> before;     // The gradients of the leaves.
 };
 
-// Nothing if there are tensors that are not plain ones.
-std::optional<BackwardStart> start_of(const BackwardCall& call, AutogradGraph graph, size_t op);
+// Returns nullopt if a gradient is not a plain CPU tensor.
+std::optional<BackwardStart> start_of(const BackwardCall& call, BackwardGraph graph, size_t op);
 
-// From now on listeners are told. Not in a process with Python, whose engine is one of its own.
+// Installs the intercepting engine. A process with Python keeps Python's engine, and backward passes are not intercepted there.
 void listen_to_backwards();
 
 }  // namespace tenon::capture

@@ -28,7 +28,7 @@ class OpRunner {
   }
 
  private:
-  // Its results are its operands' memory: a geometry says all.
+  // Returns whether all results are views of operands, which need no kernel.
   static bool only_views(const TapeOp& op) {
     if (!op.writes.empty() || op.results.empty()) return false;
     for (const TapeResult& result : op.results)
@@ -50,7 +50,7 @@ class OpRunner {
     } else if (const auto* number = std::get_if<ir::ScalarTensor>(&arg)) {
       ir::ScalarTensor now = *number;
       if (is_scalar) now.number = scalar;
-      stack_.emplace_back(bridge::make_number(now));
+      stack_.emplace_back(bridge::from_scalar_tensor(now));
     } else if (is_scalar) {
       stack_.emplace_back(scalar);
     } else {
@@ -77,8 +77,8 @@ class OpRunner {
       if (!ref.defined() || result.origins[i].argument >= 0) return;
       if (tensor.sizes() != c10::IntArrayRef(ref.geometry.sizes) || tensor.strides() != c10::IntArrayRef(ref.geometry.strides) ||
           tensor.storage_offset() != ref.geometry.offset || tensor.scalar_type() != ref.geometry.dtype)
-        throw InternalError(op_name(op.op) + " returned another layout than when it was recorded");
-      memory_.put(ref.storage, tensor.storage());
+        throw InternalError(op_name(op.op) + " returned another layout than in the recorded call");
+      memory_.set(ref.storage, tensor.storage());
     };
     if (result.is_list) {
       auto list = stack_[r].toTensorVector();
@@ -96,37 +96,37 @@ class OpRunner {
 
 }  // namespace
 
-void CallMemory::lend(int32_t storage, const void* begin, size_t bytes, int64_t moved, c10::StorageImpl* owner) {
-  places_[storage] = {true, static_cast<const char*>(begin) + moved, bytes - moved, owner, moved != 0,
-                      {},   std::move(places_[storage].spare)};
+void CallMemory::borrow(int32_t storage, const void* begin, size_t bytes, int64_t shift, c10::StorageImpl* owner) {
+  buffers_[storage] = {true, static_cast<const char*>(begin) + shift, bytes - shift, owner, shift != 0,
+                       {},   std::move(buffers_[storage].reusable)};
 }
 
-void CallMemory::put(int32_t storage, c10::Storage made) { places_[storage] = {.made = std::move(made)}; }
+void CallMemory::set(int32_t storage, c10::Storage made) { buffers_[storage] = {.made = std::move(made)}; }
 
 void CallMemory::clear() {
-  for (Place& place : places_) {
-    bool is_free = place.is_lent && place.made && place.made.use_count() == 1;
-    place = {.spare = std::move(is_free ? place.made : place.spare)};
+  for (CallBuffer& buffer : buffers_) {
+    bool is_free = buffer.is_borrowed && buffer.made && buffer.made.use_count() == 1;
+    buffer = {.reusable = std::move(is_free ? buffer.made : buffer.reusable)};
   }
 }
 
-std::pair<const char*, c10::StorageImpl*> CallMemory::place(int32_t storage) const {
-  const Place& place = places_[storage];
-  if (place.is_lent) return {place.begin, place.owner};
-  if (!place.made) throw InternalError("storage " + std::to_string(storage) + " has no memory in this call");
-  return {static_cast<const char*>(place.made.data()), nullptr};
+std::pair<const char*, c10::StorageImpl*> CallMemory::address(int32_t storage) const {
+  const CallBuffer& buffer = buffers_[storage];
+  if (buffer.is_borrowed) return {buffer.begin, buffer.owner};
+  if (!buffer.made) throw InternalError("storage " + std::to_string(storage) + " has no memory in this call");
+  return {static_cast<const char*>(buffer.made.data()), nullptr};
 }
 
-const c10::Storage& CallMemory::storage(int32_t number) const {
-  Place& place = places_[number];
-  if (!place.made && place.is_lent && place.spare) {
-    place.made = std::move(place.spare);
-    bridge::lend_again(place.made, place.begin, place.bytes, place.owner);
-  } else if (!place.made && place.is_lent) {
-    place.made = bridge::lend(place.begin, place.bytes, place.owner);
+const c10::Storage& CallMemory::storage(int32_t id) const {
+  CallBuffer& buffer = buffers_[id];
+  if (!buffer.made && buffer.is_borrowed && buffer.reusable) {
+    buffer.made = std::move(buffer.reusable);
+    bridge::rebind_borrowed(buffer.made, buffer.begin, buffer.bytes, buffer.owner);
+  } else if (!buffer.made && buffer.is_borrowed) {
+    buffer.made = bridge::borrow_memory(buffer.begin, buffer.bytes, buffer.owner);
   }
-  if (!place.made) throw InternalError("storage " + std::to_string(number) + " has no memory in this call");
-  return place.made;
+  if (!buffer.made) throw InternalError("storage " + std::to_string(id) + " has no memory in this call");
+  return buffer.made;
 }
 
 at::Tensor CallMemory::tensor(int32_t storage, const Geometry& geometry) const {

@@ -1,6 +1,5 @@
-// The memory of one call, by the storage numbers of its tape, while a stretch of the tape runs.
-// Kernels work on storages of our own over the caller's memory, so that nothing they do is seen by
-// hooks, and so that a tape's offsets hold wherever the caller's tensors lie today.
+// The buffers of one call, by storage id of the tape, while a range of its ops runs. Kernels get storages of our own over
+// the caller's memory: accesses trigger no hooks, and the tape's offsets stay valid wherever the caller's tensors are.
 #pragma once
 
 #include <c10/core/Storage.h>
@@ -13,41 +12,41 @@ namespace tenon::capture {
 
 class CallMemory {
  public:
-  // Existing memory of a storage (null: of nobody); `moved` bytes are added to every offset of the tape.
-  void lend(int32_t storage, const void* begin, size_t bytes, int64_t moved, c10::StorageImpl* owner);
-  // What an op made.
-  void put(int32_t storage, c10::Storage made);
+  // Uses existing memory. `owner` is the storage that it belongs to, or null. `shift` bytes are added to every offset of the tape.
+  void borrow(int32_t storage, const void* begin, size_t bytes, int64_t shift, c10::StorageImpl* owner);
+  // Sets the storage that an op returned.
+  void set(int32_t storage, c10::Storage made);
 
-  bool has(int32_t storage) const { return places_[storage].is_lent || places_[storage].made; }
-  // Where the tape's offsets are not the caller's.
-  bool is_moved(int32_t storage) const { return places_[storage].moved; }
-  // Where its offset 0 lies, and in whose storage, if anybody's.
-  std::pair<const char*, c10::StorageImpl*> place(int32_t storage) const;
+  bool has(int32_t storage) const { return buffers_[storage].is_borrowed || buffers_[storage].made; }
+  // Returns whether the tape's offsets differ from the caller's.
+  bool is_shifted(int32_t storage) const { return buffers_[storage].is_shifted; }
+  // The address of the tape's offset 0, and the storage that owns the memory, or null.
+  std::pair<const char*, c10::StorageImpl*> address(int32_t storage) const;
   at::Tensor tensor(int32_t storage, const Geometry& geometry) const;
-  // Its memory, in a form that the caller's storage may own; at least `bytes` long.
+  // Returns memory that the caller's storage may own, of at least `bytes` bytes; copies if the buffer cannot be moved out.
   c10::DataPtr take(int32_t storage, size_t bytes);
 
-  void resize(size_t storages) { places_.resize(storages); }
+  void resize(size_t storages) { buffers_.resize(storages); }
   void clear();
 
-  std::vector<double> scalars;  // of this call, numbered as on the tape
+  std::vector<double> scalars;  // The free scalars of this call, with the tape's indices.
 
  private:
-  struct Place {
-    bool is_lent = false;
+  struct CallBuffer {
+    bool is_borrowed = false;
     const char* begin = nullptr;
     size_t bytes = 0;
     c10::StorageImpl* owner = nullptr;
-    bool moved = false;
-    c10::Storage made;   // by an op; of what is lent, once a tensor is asked for
-    c10::Storage spare;  // that lent in an earlier call, and may lend again
+    bool is_shifted = false;
+    c10::Storage made;      // Made by an op, or on first use over borrowed memory.
+    c10::Storage reusable;  // A borrowed storage of an earlier call, which is rebound instead of allocating a new one.
   };
-  const c10::Storage& storage(int32_t number) const;
+  const c10::Storage& storage(int32_t id) const;
 
-  mutable std::vector<Place> places_;
+  mutable std::vector<CallBuffer> buffers_;
 };
 
-// Runs ops [begin, end) of a tape one by one, below autograd. Ops that ran at once are left out.
+// Runs ops [begin, end) of a tape one by one, below autograd. Immediate ops are skipped, since they have run already.
 void run_ops(const Tape& tape, size_t begin, size_t end, CallMemory& memory);
 
 }  // namespace tenon::capture

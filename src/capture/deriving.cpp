@@ -1,74 +1,33 @@
-// The part of the replayer that follows a known stream with other sizes: what an op returns is
-// inferred, and a stream of these sizes is written down without anything having run.
-#include "capture/observed_tensor.h"
+// Deriving: the replayer follows a known stream with other sizes. The geometry of results is inferred, and a stream with the
+// new sizes is written without running the ops.
 #include "capture/replayer.h"
 #include "capture/shapes.h"
 #include "capture/tensors.h"
 
 namespace tenon::capture {
 
-Geometry Replayer::place_of(const at::Tensor& tensor, int32_t storage) const {
+Geometry Replayer::geometry_on_tape(const at::Tensor& tensor, int32_t storage) const {
   Geometry g = geometry_of(tensor);
-  g.offset -= slots_[storage].moved / static_cast<int64_t>(tensor.itemsize());
+  g.offset -= storages_[storage].shift / static_cast<int64_t>(tensor.itemsize());
   return g;
 }
 
-bool Replayer::resembles_tensor(const TensorRef& ref, const at::Tensor& tensor) {
-  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  if (!is_plain(impl) || impl->is_wrapped_number() || impl->dtype() != c10::scalarTypeToTypeMeta(ref.geometry.dtype)) return false;
-  c10::StorageImpl* storage = storage_of(impl);
-  Slot& slot = slots_[ref.storage];
-  if (slot.impl) return slot.impl == storage;
-  const TapeStorage& recorded = base_->tape.storages[ref.storage];
-  if (recorded.born >= 0 || !attach(ref.storage, impl, /*moved=*/0)) return false;
-  if (recorded.written) observe(const_cast<c10::TensorImpl*>(impl));
-  bound_now_.push_back(ref.storage);
-  return true;
-}
-
-// The same op on the same memory; sizes, strides and integers may be others.
-bool Replayer::resembles(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack) {
-  size_t scalar = entry.before.scalars;
-  auto same = [&](const TapeArgument& expected, const c10::IValue& given) {
-    if (const auto* ref = std::get_if<TensorRef>(&expected)) {
-      if (!given.isTensor() || given.toTensor().defined() != ref->defined()) return false;
-      return !ref->defined() || resembles_tensor(*ref, given.toTensor());
-    }
-    if (const auto* list = std::get_if<TensorListRef>(&expected)) {
-      if (!given.isTensorList() && !given.isOptionalTensorList()) return false;
-      auto items = given.toListRef();
-      if (items.size() != list->items.size()) return false;
-      for (size_t i = 0; i < items.size(); ++i) {
-        bool defined = items[i].isTensor() && items[i].toTensor().defined();
-        if (defined != list->items[i].defined() || (defined && !resembles_tensor(list->items[i], items[i].toTensor()))) return false;
-      }
-      return true;
-    }
-    if (const auto* value = std::get_if<c10::IValue>(&expected))
-      if ((value->isInt() && given.isInt()) || (value->isIntList() && given.isIntList())) return true;
-    return matches_argument(expected, given, entry.free_scalars ? &scalar : nullptr);
-  };
-  return fits(entry, op, stack, same);
-}
-
-// From here on the stream is one of its own, made from the known one.
+// Starts a derived stream with a copy of the known stream's prefix.
 bool Replayer::start_deriving(const c10::OperatorHandle& op, const Stack& stack) {
-  const TapeOp* entry = derived_ ? nullptr : expected();
+  const TapeOp* entry = is_deriving() ? nullptr : expected();
   if (!entry || !options_.may_derive) return false;
+  if (!matcher_.matches_except_sizes(*entry, op, stack)) return false;
   base_ = stream_;
-  if (!resembles(*entry, op, stack)) {
-    base_.reset();
-    return false;
-  }
-  shared_ = cursor_;
+  shared_ops_ = cursor_;
   derived_ = std::make_shared<Stream>();
-  derived_->tape = prefix(base_->tape, cursor_, mark_at(base_->tape, cursor_));
+  derived_->tape = prefix(base_->tape, cursor_, position_at(base_->tape, cursor_));
   derived_->tape.storages = base_->tape.storages;
   derived_->tape.externals = base_->tape.externals;
   derived_->tape.scalars = base_->tape.scalars;
-  derived_->number = SIZE_MAX;  // until it is added
+  derived_->id = SIZE_MAX;  // The id is assigned when the stream is added.
   has_rule_.assign(cursor_, 1);
   stream_ = derived_;
+  state_ = ReplayState::deriving;
   return true;
 }
 
@@ -78,7 +37,7 @@ const TapeOp* Replayer::derive(const TapeOp& base, const Stack& stack) {
   size_t first = stack.size() - op.args.size();
   auto refresh = [&](TensorRef& ref, const at::Tensor& tensor) {
     if (!ref.defined()) return;
-    ref.geometry = place_of(tensor, ref.storage);
+    ref.geometry = geometry_on_tape(tensor, ref.storage);
     tape.storages[ref.storage].bytes = storage_of(tensor.unsafeGetTensorImpl())->nbytes();
   };
   if (!op.immediate) {
@@ -100,14 +59,14 @@ const TapeOp* Replayer::derive(const TapeOp& base, const Stack& stack) {
     }
   }
   auto inferred = op.immediate ? std::nullopt : infer_results(op, base);
-  if (inferred && !place_results(op, *inferred)) return nullptr;
+  if (inferred && !set_result_geometries(op, *inferred)) return nullptr;
   has_rule_.push_back(inferred.has_value());
   tape.ops.push_back(std::move(op));
   return &tape.ops.back();
 }
 
-// False if there are more or fewer of them than in the known stream.
-bool Replayer::place_results(TapeOp& op, std::vector<Geometry>& inferred) {
+// Returns false if the number of results differs from the known stream's.
+bool Replayer::set_result_geometries(TapeOp& op, std::vector<Geometry>& inferred) {
   size_t next = 0;
   for (TapeResult& result : op.results)
     for (size_t i = 0; i < result.items.size(); ++i) {
@@ -130,9 +89,8 @@ bool Replayer::place_results(TapeOp& op, std::vector<Geometry>& inferred) {
   return next == inferred.size();
 }
 
-// A derived op that ran shows what its results look like.
-void Replayer::note_real_results(const Stack& stack) {
-  if (!derived_) return;
+// Takes the results' geometry from a derived op that has run.
+void Replayer::record_real_results(const Stack& stack) {
   TapeOp& op = derived_->tape.ops.back();
   for (size_t r = 0; r < op.results.size(); ++r) {
     TapeResult& result = op.results[r];
@@ -144,9 +102,9 @@ void Replayer::note_real_results(const Stack& stack) {
         return;
       }
       TensorRef& ref = result.items[at];
-      int32_t memory = numbers_.find(storage_of(tensor.unsafeGetTensorImpl()));
+      int32_t memory = storages_.find(storage_of(tensor.unsafeGetTensorImpl()));
       derivable_ &= memory == (result.origins[at].argument < 0 ? -1 : ref.storage);
-      ref.geometry = place_of(tensor, ref.storage);
+      ref.geometry = geometry_on_tape(tensor, ref.storage);
       derived_->tape.storages[ref.storage].bytes = storage_of(tensor.unsafeGetTensorImpl())->nbytes();
     });
     if (!result.items.empty() && result.items[0].defined()) derivable_ &= i == result.items.size();

@@ -31,23 +31,23 @@ struct Request {
   std::atomic<int> done{0};
 };
 
-// The thread that serves faults reads requests from a pipe: write() may be called in a signal handler. It is started
-// by the first fault, which is rare: while a process has one thread only, its allocator takes no locks.
+// The service thread reads requests from a pipe, because write() is async-signal-safe. The first fault starts it, and most
+// processes have none: a single-threaded process keeps its allocator's fast path without locks.
 struct Service {
   std::atomic<bool> runs{false};
   int to = -1, from = -1;
 };
 
 std::atomic<FaultServer> g_server{nullptr};
-std::mutex g_mutex;  // over the start of the service and the installation of the handler
+std::mutex g_mutex;  // Protects the start of the service and the installation of the handler.
 Service g_service;
 thread_local bool t_is_service = false;
 
-// The handlers that were there before ours, oldest first: ours is installed again when somebody else's has
-// taken its place.
+// The handlers that ours replaced, oldest first. There are several if the program has replaced ours and it was reinstalled.
 std::array<struct sigaction, 8> g_previous;
 std::atomic<size_t> g_previous_count{0};
-// A handler that was installed after ours may call ours in turn; it then means the one before it.
+// The signal that this thread is passing on, and how many handlers it has passed. A handler that was installed after ours may
+// chain to ours; the signal then goes to the next older handler.
 thread_local const void* t_context = nullptr;
 thread_local size_t t_chained = 0;
 
@@ -71,7 +71,8 @@ void run_service() {
   }
 }
 
-// A fault comes from an instruction that accesses tensor memory, which no allocator does: threads can be made here.
+// A fault comes from an instruction that accesses tensor memory, never from inside an allocator, so a thread may be created
+// in the handler.
 bool start_service() {
   if (g_service.runs.load(std::memory_order_acquire)) return true;
   std::lock_guard lock(g_mutex);
@@ -83,7 +84,7 @@ bool start_service() {
   sigset_t all, before;
   sigfillset(&all);
   for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, fault);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // The program's signals are for its own threads.
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // The program's own threads handle its signals.
   try {
     std::thread(&run_service).detach();
     g_service.runs.store(true, std::memory_order_release);
@@ -98,7 +99,7 @@ bool start_service() {
 bool serve(const Fault& fault) {
   FaultServer server = g_server.load();
   if (!server) return false;
-  // The thread that serves has nobody to ask. Without a thread or a pipe faults are served where they happen.
+  // The service thread serves its own faults. Without a thread or a pipe, faults are served on the faulting thread.
   if (t_is_service || !start_service()) return server(fault);
   Request request{fault};
   Request* pointer = &request;
@@ -119,25 +120,25 @@ void report(const char* address, bool is_write) {
   if (size > 0) (void)!write(STDERR_FILENO, text, std::min(sizeof text, static_cast<size_t>(size)));
 }
 
-// A fault that is not ours goes to whoever was there before.
-void pass_on(int number, siginfo_t* info, void* context) {
+// Passes a foreign fault on to the handler that ours replaced.
+void pass_on(int signal_id, siginfo_t* info, void* context) {
   t_chained = t_context == context ? t_chained + 1 : 0;
   t_context = context;
   size_t count = g_previous_count.load();
   bool is_default = t_chained >= count;
   if (!is_default) {
     const struct sigaction& before = g_previous[count - 1 - t_chained];
-    if (before.sa_flags & SA_SIGINFO) before.sa_sigaction(number, info, context);
+    if (before.sa_flags & SA_SIGINFO) before.sa_sigaction(signal_id, info, context);
     else if (before.sa_handler == SIG_DFL) is_default = true;
-    else if (before.sa_handler != SIG_IGN) before.sa_handler(number);
+    else if (before.sa_handler != SIG_IGN) before.sa_handler(signal_id);
   }
   t_context = nullptr;
   if (!is_default) return;
-  signal(SIGSEGV, SIG_DFL);               // A faulting instruction runs again and ends the process.
-  if (info->si_code <= 0) raise(number);  // A signal that was sent does not come again by itself.
+  signal(SIGSEGV, SIG_DFL);                  // The faulting instruction runs again and ends the process.
+  if (info->si_code <= 0) raise(signal_id);  // A signal that was sent is not repeated by itself.
 }
 
-void on_signal(int number, siginfo_t* info, void* context) {
+void on_signal(int signal_id, siginfo_t* info, void* context) {
   const char* address = static_cast<const char*>(info->si_addr);
   bool from_kernel = info->si_code > 0;
   if (from_kernel && is_reserved(address)) {
@@ -148,7 +149,7 @@ void on_signal(int number, siginfo_t* info, void* context) {
     if (served) return;
     report(address, is_write);
   }
-  pass_on(number, info, context);
+  pass_on(signal_id, info, context);
 }
 
 bool is_ours(const struct sigaction& action) { return (action.sa_flags & SA_SIGINFO) && action.sa_sigaction == &on_signal; }
@@ -167,7 +168,7 @@ void install_locked() {
   sigaction(SIGSEGV, &action, nullptr);
 }
 
-// The child of a fork has neither the thread nor a pipe of its own; its first fault makes them.
+// The child of a fork has no service thread and no pipe of its own; its first fault creates them.
 void after_fork() {
   new (&g_mutex) std::mutex;
   g_service.runs.store(false);

@@ -23,7 +23,7 @@ bool enabled(GuardKind kind) { return !(g_disabled.load(std::memory_order_relaxe
 
 const c10::StorageImpl* storage_of(const at::Tensor& tensor) { return capture::storage_of(tensor.unsafeGetTensorImpl()); }
 
-// Two storages over the same memory.
+// Returns whether two storages overlap in memory.
 template <class Storages>
 bool have_overlaps(const Storages& storages) {
   MemoryRanges ranges;
@@ -34,7 +34,7 @@ bool have_overlaps(const Storages& storages) {
   return found;
 }
 
-bool same_dims(c10::IntArrayRef dims, const Dims& recorded) {
+bool same_dims(c10::IntArrayRef dims, const DimList& recorded) {
   return dims.size() == recorded.size() && std::equal(dims.begin(), dims.end(), recorded.begin());
 }
 
@@ -89,15 +89,15 @@ Guards::TensorGuard Guards::guard_of(const at::Tensor& tensor) {
   return g;
 }
 
-Guards::Guards(const detail::Leaves& in, WatchedNumbers watched)
+Guards::Guards(const detail::Leaves& in, WatchedValues watched)
     : settings_(Settings::now()), numbers_(in.numbers.begin(), in.numbers.end()), texts_(in.texts), watched_(std::move(watched)) {
   for (const at::Tensor* tensor : in.tensors) arguments_.push_back(guard_of(*tensor));
-  for (auto& [name, number] : watched_) watched_values_.push_back(number());
+  for (auto& [name, value] : watched_) watched_values_.push_back(value());
 }
 
 void Guards::close(const Tape& tape, const std::vector<at::Tensor>& held, bool touches_gradients,
                    const std::vector<bool>& gradient_defined) {
-  for (const TapeStorage& storage : tape.storages) writes_given_ |= storage.written && storage.born < 0;
+  for (const TapeStorage& storage : tape.storages) writes_given_ |= storage.written && storage.made_by < 0;
   std::unordered_map<int32_t, int32_t> first_on;
   std::vector<c10::intrusive_ptr<c10::StorageImpl>> storages;
   for (size_t i = 0; i < tape.externals.size(); ++i) {
@@ -116,7 +116,7 @@ void Guards::close(const Tape& tape, const std::vector<at::Tensor>& held, bool t
     if (e.kind == External::Kind::argument) {
       g.gradient_matters = touches_gradients && arguments_[e.index].leaf;
       given_.push_back(e.index);
-    } else if (e.kind == External::Kind::state || e.kind == External::Kind::met) {
+    } else if (e.kind == External::Kind::state || e.kind == External::Kind::discovered) {
       g.held = held[i];
       if (g.held.defined()) {
         g.tensor = guard_of(g.held);
@@ -165,7 +165,7 @@ bool Guards::check_settings(GuardKind& kind) const {
 Guards::Snapshot Guards::snapshot_of(const at::Tensor& tensor, bool requires_grad) {
   Snapshot s{tensor.unsafeGetTensorImpl(),       storage_of(tensor), tensor.key_set(), tensor.dtype(),
              static_cast<uint8_t>(tensor.dim()), requires_grad};
-  // A rank that does not fit is never the same, and goes the long way.
+  // A tensor of a higher rank never equals its snapshot, so its guards are checked one by one.
   if (tensor.dim() > 4) return s.rank = 255, s;
   std::copy(tensor.sizes().begin(), tensor.sizes().end(), s.dims.begin());
   std::copy(tensor.strides().begin(), tensor.strides().end(), s.dims.begin() + 4);
@@ -173,10 +173,10 @@ Guards::Snapshot Guards::snapshot_of(const at::Tensor& tensor, bool requires_gra
 }
 
 bool Guards::Snapshot::same() const {
-  // requires_grad() without its two calls: libtorch has one kind of autograd metadata.
+  // An inlined requires_grad(): libtorch has only one class of autograd metadata.
   const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(impl->autograd_meta());
   bool grad = meta && (meta->requires_grad_ || meta->grad_fn_);
-  if (meta && meta->fw_grad_) return false;  // perhaps a tangent, to be looked at
+  if (meta && meta->fw_grad_) return false;  // It may carry a tangent; the guards decide.
   if (impl->unsafe_storage().unsafeGetStorageImpl() != storage || impl->key_set() != keys || impl->dtype() != dtype ||
       grad != requires_grad)
     return false;
@@ -214,7 +214,7 @@ bool Guards::check_tensor(const TensorGuard& g, const at::Tensor& tensor, GuardK
   return !fails(GuardKind::requires_grad, impl->requires_grad() != g.requires_grad);
 }
 
-// Memory that libtorch allocated lies under one storage, so without foreign memory there is nothing to compare.
+// Memory that libtorch allocated belongs to one storage, so only foreign memory can overlap.
 bool Guards::check_overlaps(const detail::Leaves& in) const {
   if (!writes_given_) return true;
   bool foreign = foreign_state_;
@@ -261,8 +261,8 @@ bool Guards::check(const detail::Leaves& in, GuardFailure* failure) const {
   if (!check_settings(kind)) return fail(kind, guard_meaning(kind));
   if (in.tensors.size() != arguments_.size() || in.numbers.size() != numbers_.size() || in.texts.size() != texts_.size()) {
     if (enabled(GuardKind::structure) || in.tensors.size() < arguments_.size()) return fail(GuardKind::structure, "the arguments");
-  } else if (!std::equal(numbers_.begin(), numbers_.end(), in.numbers.begin()) && enabled(GuardKind::number)) {
-    return fail(GuardKind::number, "a number in the arguments");
+  } else if (!std::equal(numbers_.begin(), numbers_.end(), in.numbers.begin()) && enabled(GuardKind::scalar)) {
+    return fail(GuardKind::scalar, "a scalar in the arguments");
   }
   if (in.texts != texts_ && enabled(GuardKind::text)) return fail(GuardKind::text, "a string in the arguments");
   for (size_t i = 0; i < watched_.size(); ++i)
@@ -315,9 +315,9 @@ std::vector<std::string> Guards::describe() const {
     for (size_t d = 0; d < g.geometry.sizes.size(); ++d) text += (d ? ", " : "") + std::to_string(g.geometry.sizes[d]);
     out.push_back(text + "]" + (g.requires_grad ? ", requires grad" : "") + (g.offset_matters ? ", storage offset" : ""));
   }
-  if (!numbers_.empty()) out.push_back(std::to_string(numbers_.size()) + " numbers in the arguments");
-  if (!state_.empty()) out.push_back(std::to_string(state_.size()) + " tensors of state: element type, sizes, strides, requires grad");
-  if (!watched_.empty()) out.push_back(std::to_string(watched_.size()) + " watched numbers (train/eval among them)");
+  if (!numbers_.empty()) out.push_back(std::to_string(numbers_.size()) + " scalars in the arguments");
+  if (!state_.empty()) out.push_back(std::to_string(state_.size()) + " state tensors: element type, sizes, strides, requires grad");
+  if (!watched_.empty()) out.push_back(std::to_string(watched_.size()) + " watched values (including train/eval)");
   out.push_back("which of these tensors share memory");
   return out;
 }

@@ -1,4 +1,4 @@
-// Guards: what must hold for a recorded graph to answer a call. Rows in guards.def.
+// Guards: the conditions under which a recorded graph may serve a call. guards.def lists them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,9 +28,9 @@ struct GuardFailure {
   std::string subject;  // "argument 0", "fc.weight"
 };
 
-using WatchedNumbers = std::vector<std::pair<std::string, std::function<uint64_t()>>>;
+using WatchedValues = std::vector<std::pair<std::string, std::function<uint64_t()>>>;
 
-// The thread's settings that decide what an op does.
+// The thread-local and global settings that ops depend on.
 struct Settings {
   bool grad_mode, inference_mode;
   uint32_t autocast, default_dtype, context;
@@ -39,29 +39,28 @@ struct Settings {
 
 class Guards {
  public:
-  // Before the recorded run: settings, argument leaves, watched numbers.
-  Guards(const detail::Leaves& in, WatchedNumbers watched);
+  // Takes settings, argument leaves and watched values before the recorded run.
+  Guards(const detail::Leaves& in, WatchedValues watched);
 
-  // After it: the tensors that it met. `held` has one tensor per external; undefined for arguments
-  // and gradients. `touches_gradients`: .grad fields are read or set; `gradient_defined`: which
-  // externals had one before.
+  // Adds the externals after the recorded run. `held` has one tensor per external, undefined for arguments and gradients.
+  // `touches_gradients` says whether .grad fields are read or set, `gradient_defined` which externals had one before.
   void close(const Tape& tape, const std::vector<at::Tensor>& held, bool touches_gradients, const std::vector<bool>& gradient_defined);
-  // Per external: whether the graph depends on its offset in its storage.
+  // Sets per external whether the graph depends on its storage offset.
   void set_offsets(const std::vector<bool>& offset_matters);
 
-  // True if the graph may answer; else says in `failure` which guard said no.
+  // Returns whether the graph may serve the call; if not, `failure` names the guard.
   bool check(const detail::Leaves& in, GuardFailure* failure) const;
 
-  // The tensor of an external that is an argument or is held, for a call that passed.
+  // The tensor of an external that is an argument or is held, for a call that passed the check.
   const at::Tensor& tensor(const detail::Leaves& in, size_t external) const {
     const ExternalGuard& e = externals_[external];
     return e.kind == External::Kind::argument ? *in.tensors[e.index] : e.held;
   }
-  // One tensor per external for a call that passed.
+  // One tensor per external, for a call that passed the check.
   std::vector<at::Tensor> bind(const detail::Leaves& in) const;
 
-  // Some of the tensors lie over the same memory through different storages, and the program writes to tensors
-  // that it was given: no graph can tell what such a write changes.
+  // Returns whether some externals overlap in memory through different storages while the program writes to externals. No
+  // graph can express what such a write changes.
   bool has_overlaps() const { return overlaps_; }
 
   std::vector<std::string> describe() const;
@@ -71,11 +70,10 @@ class Guards {
     bool defined = false;
     bool offset_matters = false;
     bool requires_grad = false, leaf = false, plain = true, tangent = false;
-    c10::DispatchKeySet keys;  // who comes by when it is computed with
+    c10::DispatchKeySet keys;
     Geometry geometry;
   };
-  // What a tensor of the state looked like, packed for the check on every call. If it differs, the
-  // guards are asked one by one.
+  // The properties of a state tensor, packed for the check on every call. If they differ, the guards are checked one by one.
   struct Snapshot {
     c10::TensorImpl* impl;
     const c10::StorageImpl* storage;
@@ -83,17 +81,17 @@ class Guards {
     caffe2::TypeMeta dtype;
     uint8_t rank;
     bool requires_grad;
-    std::array<int64_t, 8> dims;  // sizes, then strides
+    std::array<int64_t, 8> dims;  // Sizes, then strides.
     bool same() const;
   };
   struct ExternalGuard {
-    External::Kind kind = External::Kind::met;
+    External::Kind kind = External::Kind::discovered;
     int32_t index = 0;
     std::string name;
     at::Tensor held;
     TensorGuard tensor;
     const c10::StorageImpl* storage = nullptr;
-    int32_t alias_class = 0;  // first external on the same storage
+    int32_t alias_class = 0;  // Index of the first external on the same storage.
     bool gradient_defined = false;
     bool gradient_matters = false;
   };
@@ -110,22 +108,22 @@ class Guards {
   std::vector<TensorGuard> arguments_;
   std::vector<uint64_t> numbers_;
   std::vector<std::string> texts_;
-  WatchedNumbers watched_;
+  WatchedValues watched_;
   std::vector<uint64_t> watched_values_;
   std::vector<ExternalGuard> externals_;
-  std::vector<int32_t> given_;                                  // arguments that are defined
-  std::vector<int32_t> gradients_;                              // externals whose .grad matters
-  std::vector<int32_t> state_;                                  // externals that are held
-  std::unordered_set<const c10::StorageImpl*> state_storages_;  // of those, when recorded
-  std::vector<Snapshot> snapshots_;                             // of those
-  bool offsets_matter_ = false;                                 // of some tensor of the state
-  bool simple_aliases_ = true;                                  // no two externals share a storage
-  bool writes_given_ = false;                                   // memory that it did not allocate
-  bool foreign_state_ = false;                                  // some tensor of the state is in foreign memory
+  std::vector<int32_t> given_;                                  // Indices of the defined arguments.
+  std::vector<int32_t> gradients_;                              // Externals whose .grad matters.
+  std::vector<int32_t> state_;                                  // Externals that are held.
+  std::unordered_set<const c10::StorageImpl*> state_storages_;  // Their storages when recorded.
+  std::vector<Snapshot> snapshots_;                             // One per held external.
+  bool offsets_matter_ = false;                                 // Whether the storage offset of some state tensor matters.
+  bool simple_aliases_ = true;                                  // No two externals share a storage.
+  bool writes_given_ = false;                                   // The program writes to memory that it did not allocate.
+  bool foreign_state_ = false;                                  // Some state tensor is in memory that libtorch did not allocate.
   bool overlaps_ = false;
 };
 
-// For tests: a guard that is switched off always says yes.
+// Switches a guard off, so that it always passes. For tests.
 void disable_guard(GuardKind kind, bool off);
 
 }  // namespace tenon::capture

@@ -7,26 +7,26 @@
 namespace tenon::capture {
 namespace {
 
-// How an op says which indices it takes.
-struct Row {
-  int index;          // argument
-  int size_of;        // argument whose extent bounds it
-  int dim;            // argument with the dimension, or -1 - fixed dimension
-  int ignored;        // argument with a value that is always good, or -1
-  bool from_the_end;  // negative indices count from the end
+// Describes the indices that an op accepts. All members but the last are argument positions.
+struct IndexRule {
+  int index;
+  int size_of;        // The tensor whose size bounds the index.
+  int dim;            // The dimension, or -1 - d for the fixed dimension d.
+  int ignored;        // An index value that is always accepted, or -1.
+  bool from_the_end;  // Negative indices count from the end.
 };
 
-const Row* row_of(const c10::OperatorHandle& op) {
-  static const auto* rows = new std::unordered_map<std::string, Row>{
+const IndexRule* rule_of(const c10::OperatorHandle& op) {
+  static const auto* rules = new std::unordered_map<std::string, IndexRule>{
       {"aten::embedding", {1, 0, -1, -1, false}},   {"aten::index_select", {2, 0, 1, -1, false}},
       {"aten::gather", {2, 0, 1, -1, false}},       {"aten::nll_loss_forward", {1, 0, -2, 4, false}},
       {"aten::index.Tensor", {1, 0, -1, -1, true}},
   };
-  auto& known = per_thread<std::unordered_map<const void*, const Row*>>();
+  auto& known = per_thread<std::unordered_map<const void*, const IndexRule*>>();
   auto [it, fresh] = known.emplace(&op.schema(), nullptr);
   if (fresh) {
-    auto row = rows->find(op_name(op));
-    if (row != rows->end()) it->second = &row->second;
+    auto rule = rules->find(op_name(op));
+    if (rule != rules->end()) it->second = &rule->second;
   }
   return it->second;
 }
@@ -40,7 +40,7 @@ bool all_within(const at::Tensor& index, int64_t low, int64_t high, int64_t igno
 }
 
 bool within(const at::Tensor& index, int64_t low, int64_t high, int64_t ignored, bool has_ignored) {
-  if (!index.is_contiguous()) return true;  // the kernel will say
+  if (!index.is_contiguous()) return true;  // The kernel checks it when it runs.
   if (index.scalar_type() == at::kLong) return all_within<int64_t>(index, low, high, ignored, has_ignored);
   if (index.scalar_type() == at::kInt) return all_within<int32_t>(index, low, high, ignored, has_ignored);
   return true;
@@ -49,29 +49,29 @@ bool within(const at::Tensor& index, int64_t low, int64_t high, int64_t ignored,
 }  // namespace
 
 c10::ArrayRef<int> index_arguments(const c10::OperatorHandle& op) {
-  const Row* row = row_of(op);
-  return row ? c10::ArrayRef<int>(&row->index, 1) : c10::ArrayRef<int>();
+  const IndexRule* rule = rule_of(op);
+  return rule ? c10::ArrayRef<int>(&rule->index, 1) : c10::ArrayRef<int>();
 }
 
-bool indices_are_good(const c10::OperatorHandle& op, const Stack& stack) {
-  const Row* row = row_of(op);
-  if (!row) return true;
+bool indices_are_valid(const c10::OperatorHandle& op, const Stack& stack) {
+  const IndexRule* rule = rule_of(op);
+  if (!rule) return true;
   size_t first = stack.size() - op.schema().arguments().size();
-  const at::Tensor& sized = stack[first + row->size_of].toTensor();
-  auto extent = [&](int64_t dim) {
+  const at::Tensor& sized = stack[first + rule->size_of].toTensor();
+  auto size_along = [&](int64_t dim) {
     if (sized.dim() == 0) return int64_t{1};
     if (dim < 0) dim += sized.dim();
     return sized.size(std::min<int64_t>(dim, sized.dim() - 1));
   };
-  const c10::IValue& index = stack[first + row->index];
+  const c10::IValue& index = stack[first + rule->index];
   if (index.isTensor()) {
-    int64_t dim = row->dim < 0 ? -1 - row->dim : stack[first + row->dim].toInt();
-    int64_t ignored = row->ignored < 0 ? 0 : stack[first + row->ignored].toInt();
-    return within(index.toTensor(), 0, extent(dim), ignored, row->ignored >= 0);
+    int64_t dim = rule->dim < 0 ? -1 - rule->dim : stack[first + rule->dim].toInt();
+    int64_t ignored = rule->ignored < 0 ? 0 : stack[first + rule->ignored].toInt();
+    return within(index.toTensor(), 0, size_along(dim), ignored, rule->ignored >= 0);
   }
   int64_t dim = 0;
   for (const c10::IValue& item : index.toListRef()) {
-    if (item.isTensor() && item.toTensor().defined() && !within(item.toTensor(), -extent(dim), extent(dim), 0, false)) return false;
+    if (item.isTensor() && item.toTensor().defined() && !within(item.toTensor(), -size_along(dim), size_along(dim), 0, false)) return false;
     ++dim;
   }
   return true;

@@ -1,5 +1,5 @@
-// Ops that refuse some indices are checked where the program makes them, so that the error comes
-// from there and not from the flush.
+// Index checks for ops such as `embedding` that refuse some indices. They run when the program calls the op, so that the
+// error is thrown there and not by a later flush.
 #pragma once
 
 #include "capture/listener.h"
@@ -7,10 +7,10 @@
 
 namespace tenon::capture {
 
-// The arguments of this op that hold indices; empty for other ops.
+// The positions of the op's index arguments; empty for ops that take no indices.
 c10::ArrayRef<int> index_arguments(const c10::OperatorHandle& op);
 
-// Would the op's kernel accept them? Reads their contents.
-bool indices_are_good(const c10::OperatorHandle& op, const Stack& stack);
+// Returns whether the op's kernel accepts the indices. Reads their contents.
+bool indices_are_valid(const c10::OperatorHandle& op, const Stack& stack);
 
 }  // namespace tenon::capture

@@ -34,8 +34,9 @@ struct Registration {
     auto& dispatcher = c10::Dispatcher::singleton();
     for (auto key : {kOuter, kInner})
       if (dispatcher.hasBackendFallbackForDispatchKey(key))
-        throw InternalError(std::string("dispatch key ") + c10::toString(key) +
-                            " is taken by another library; Tenon needs libtorch 2.13 with it free");
+        throw InternalError(
+            std::string("dispatch key ") + c10::toString(key) +
+            " is used by another library. Tenon needs libtorch 2.13 and this key for itself; do not load the other library");
     outer.fallback(torch::CppFunction::makeFromBoxedFunction<&outer_kernel>());
     inner.fallback(torch::CppFunction::makeFromBoxedFunction<&inner_kernel>());
   }
@@ -43,7 +44,7 @@ struct Registration {
 };
 
 c10::DispatchKeySet registered_keys(bool wanted, Level level) {
-  static Registration* volatile registration = new Registration;  // lives as long as the dispatcher; volatile: leak checkers see it
+  static Registration* volatile registration = new Registration;  // Never destroyed; volatile keeps it visible to leak checkers.
   (void)registration;
   if (!wanted) return {};
   return level == Level::both ? c10::DispatchKeySet({kOuter, kInner}) : c10::DispatchKeySet(kInner);

@@ -1,9 +1,9 @@
-// The two listeners on the dispatcher. This file and its .cpp are the only ones that know which
-// dispatch keys Tenon lives on (free in libtorch 2.13; checked when first used).
+// The two listeners on the dispatcher. Only this file and its .cpp name the dispatch keys that Tenon uses (unused in
+// libtorch 2.13; checked on first use).
 //
-// Outer: above autocast and autograd, sees the ops as the user's C++ made them.
-// Inner: below autograd, above the backends, sees what is left after autocast, autograd and
-// composites, in the forward and in the backward.
+// Outer: above autocast and autograd; sees the ops as the user's C++ calls them.
+// Inner: below autograd and above the backends; sees the ops that remain after autocast, autograd and decomposition, in the
+// forward and in the backward.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -19,18 +19,18 @@ class BackwardCall;
 class Listener {
  public:
   virtual ~Listener() = default;
-  // Each must run the op (outer_run, inner_run, inner_decompose) or leave its results on the stack.
+  // Both must run the op (outer_run, inner_run, inner_decompose) or push its results on the stack.
   virtual void on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) = 0;
   virtual void on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) = 0;
-  // A backward is about to run. True: all of it has been done; else it runs, and `after_backward`
-  // follows unless it throws.
+  // Called before a backward runs. Returns true if the listener has served it completely. Otherwise the backward runs, and
+  // `after_backward` follows unless it throws.
   virtual bool on_backward(const BackwardCall&) { return false; }
   virtual void after_backward() {}
 };
 
 enum class Level : uint8_t { inner, both };
 
-// Switches listening on for this thread while it lives; nests. nullptr switches it off.
+// Enables a listener on this thread for the scope's lifetime; nests. nullptr disables listening.
 class ListenScope {
  public:
   explicit ListenScope(Listener* listener, Level level = Level::both);
@@ -47,19 +47,19 @@ class ListenScope {
 // The listener of this thread, or nullptr.
 Listener* current_listener();
 
-// What this thread does meanwhile is not to be recorded. Nests.
+// Pauses recording and replay of this thread's ops. Nests.
 void pause_listening(bool on);
 bool listening_is_paused();
 
-// Run the op below a listener: what an outer call does inside stays visible to the inner listener,
-// what an inner op does inside is hidden.
+// Run the op below a listener. The ops that an outer call dispatches stay visible to the inner listener; the ops that an
+// inner op dispatches are hidden.
 void outer_run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack);
 void inner_run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack);
-// Run a composite op so that its parts come back to the inner listener.
+// Runs a composite op so that the ops of its decomposition reach the inner listener.
 void inner_decompose(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack);
 bool is_composite(const c10::OperatorHandle& op);
 
-// The keys that must be off while a graph is executed below autograd.
+// The dispatch keys to exclude while a graph runs below autograd.
 c10::DispatchKeySet keys_above_backends();
 
 }  // namespace tenon::capture

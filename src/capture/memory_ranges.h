@@ -1,5 +1,5 @@
-// Memory by address. Two storages can lie over the same memory: `from_blob` gives each tensor a storage of its
-// own. So what a write changes is found by address range, not by storage.
+// Memory by address. Two storages can cover the same memory, because `from_blob` gives each tensor a storage of its own.
+// The tensors that a write changes are therefore found by address range, not by storage.
 #pragma once
 
 #include <c10/core/StorageImpl.h>
@@ -9,31 +9,31 @@
 
 namespace tenon::capture {
 
-// Memory that no allocator of libtorch's gave out; only such memory can lie under several storages.
+// Returns whether libtorch's allocators did not allocate the memory. Only such memory can be covered by several storages.
 inline bool is_foreign(const c10::StorageImpl* storage) {
   return storage && const_cast<c10::StorageImpl*>(storage)->allocator() == nullptr;
 }
 
-// Ranges of addresses in use, each with a number.
+// A set of address ranges, each with an id.
 class MemoryRanges {
  public:
-  // Calls `on_overlap` with the number of each range that shares bytes with this one, then adds it.
+  // Adds a range, after calling `on_overlap` with the id of each range that overlaps it.
   template <class F>
-  void add(const void* begin, size_t bytes, int32_t number, F&& on_overlap) {
+  void add(const void* begin, size_t bytes, int32_t id, F&& on_overlap) {
     auto first = reinterpret_cast<uintptr_t>(begin);
     if (bytes == 0) return;
-    for (const Range& other : ranges_)
-      if (other.begin < first + bytes && first < other.end) on_overlap(other.number);
-    ranges_.push_back({first, first + bytes, number});
+    for (const AddressRange& other : ranges_)
+      if (other.begin < first + bytes && first < other.end) on_overlap(other.id);
+    ranges_.push_back({first, first + bytes, id});
   }
   void clear() { ranges_.clear(); }
 
  private:
-  struct Range {
+  struct AddressRange {
     uintptr_t begin, end;
-    int32_t number;
+    int32_t id;
   };
-  std::vector<Range> ranges_;
+  std::vector<AddressRange> ranges_;
 };
 
 }  // namespace tenon::capture

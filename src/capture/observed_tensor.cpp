@@ -25,11 +25,11 @@ VirtualTable table_of() {
 
 }  // namespace
 
-// A storage that nobody listens to has no hook and shows its memory; then this costs a few comparisons.
+// A storage that no replay uses has no hook and no reserved address; the check then costs a few comparisons.
 void ObservedTensor::announce() const {
   if (!storage_ || t_library_code) return;
   c10::StorageImpl* storage = storage_.unsafeGetStorageImpl();
-  if (storage->has_materializer() || is_reserved(storage->data())) announce_access(storage, Access::read);
+  if (storage->has_materializer() || is_reserved(storage->data())) announce_access(storage, AccessKind::read);
 }
 
 LibraryCode::LibraryCode(bool on) : before_(t_library_code) { t_library_code = on; }
@@ -62,7 +62,7 @@ c10::intrusive_ptr<c10::TensorImpl> ObservedTensor::shallow_copy_and_detach(c10:
 void observe(c10::TensorImpl* tensor) {
   static const VirtualTable plain = table_of<c10::TensorImpl>(), observed = table_of<ObservedTensor>();
   auto* object = reinterpret_cast<Polymorphic*>(tensor);
-  // Other threads may be calling its virtual functions; each sees the old table or the new one.
+  // Other threads may call virtual functions meanwhile; each sees the old table or the new one.
   if (object->table == plain) __atomic_store_n(&object->table, observed, __ATOMIC_RELAXED);
 }
 

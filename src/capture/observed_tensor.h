@@ -1,7 +1,6 @@
-// Tensors that announce reads. `has_storage()` and `storage()` are virtual in libtorch 2.13, and every accessor
-// of a tensor's contents calls one of them before it hands out a pointer, const or not. So a read of contents
-// that are still pending is noticed where it happens, without a page fault: system calls on the pointer, blocked
-// signals and debuggers see ordinary memory.
+// Tensors that announce reads. `has_storage()` and `storage()` are virtual in libtorch 2.13, and every accessor of a
+// tensor's contents calls one of them before it returns a pointer, const or not. A read of pending contents is therefore
+// noticed without a page fault: system calls on the pointer, blocked signals and debuggers see ordinary memory.
 #pragma once
 
 #include <c10/core/TensorImpl.h>
@@ -22,8 +21,8 @@ class ObservedTensor final : public c10::TensorImpl {
   void announce() const;
 };
 
-// While it lives, reads on this thread are not announced: libtorch's own code asks whether a tensor has a storage, and
-// for its reference count, where it reads no contents.
+// Suppresses announcements of reads on this thread while it exists. libtorch's own code calls has_storage() and
+// use_count() in places where it reads no contents.
 class LibraryCode {
  public:
   explicit LibraryCode(bool on);
@@ -33,9 +32,9 @@ class LibraryCode {
   bool before_;
 };
 
-// Makes a tensor of the program's an observed one, for good. Only a plain TensorImpl is changed: its virtual
-// table is replaced, which is why ObservedTensor adds no members. Other kinds stay as they are, and reads of
-// them are noticed by page faults.
+// Turns a tensor of the program into an observed one, permanently. Only a plain TensorImpl is changed: its virtual table is
+// replaced, which is why ObservedTensor adds no members. Subclasses stay as they are, and reads of them are noticed by page
+// faults.
 void observe(c10::TensorImpl* tensor);
 
 }  // namespace tenon::capture

@@ -19,7 +19,7 @@ namespace {
 thread_local bool t_unannounced = false;
 thread_local const PendingReplay* t_own = nullptr;
 
-struct Registry {
+struct ReplayRegistry {
   std::mutex mutex;
   std::vector<std::shared_ptr<PendingReplay>> replays;
   std::atomic<size_t> count{0};
@@ -29,15 +29,15 @@ void before_fork();
 void after_fork_in_parent();
 void after_fork_in_child();
 
-Registry& registry() {
-  static Registry* registry = [] {
+ReplayRegistry& registry() {
+  static ReplayRegistry* registry = [] {
     pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child);
-    return new Registry;
+    return new ReplayRegistry;
   }();
   return *registry;
 }
 
-// A fork must not catch another thread inside one of these locks: nobody would unlock it in the child.
+// A fork takes all locks first: a lock that another thread holds during the fork would stay locked in the child.
 void before_fork() {
   registry().mutex.lock();
   lock_withdrawn();
@@ -50,25 +50,26 @@ void after_fork_in_parent() {
   registry().mutex.unlock();
 }
 
-// The child has only the thread that forked. Replays of the others never go on; they may hold their own locks.
+// The child has only the thread that forked. Replays of other threads never continue there, and their locks may be held, so
+// they are leaked.
 void after_fork_in_child() {
-  auto* gone = new std::vector<std::shared_ptr<PendingReplay>>;
-  Registry& all = registry();
-  all.replays.swap(*gone);
-  for (const auto& replay : *gone)
+  auto* abandoned = new std::vector<std::shared_ptr<PendingReplay>>;
+  ReplayRegistry& all = registry();
+  all.replays.swap(*abandoned);
+  for (const auto& replay : *abandoned)
     if (replay->thread() == this_thread()) all.replays.push_back(replay);
   all.count.store(all.replays.size(), std::memory_order_release);
   after_fork_in_parent();
 }
 
 std::vector<std::shared_ptr<PendingReplay>> all_replays() {
-  Registry& all = registry();
+  ReplayRegistry& all = registry();
   if (all.count.load(std::memory_order_acquire) == 0) return {};
   std::lock_guard lock(all.mutex);
   return all.replays;
 }
 
-void on_mutable_access(c10::StorageImpl* storage) { announce_access(storage, Access::write); }
+void on_mutable_access(c10::StorageImpl* storage) { announce_access(storage, AccessKind::write); }
 
 bool serve_fault(const Fault& fault) {
   if (serve_withdrawn(fault)) return true;
@@ -83,14 +84,14 @@ bool serve_fault(const Fault& fault) {
 RegisteredReplay::RegisteredReplay(std::shared_ptr<PendingReplay> replay) : replay_(std::move(replay)) {
   bridge::set_listener(&on_mutable_access);
   serve_faults(&serve_fault);
-  Registry& all = registry();
+  ReplayRegistry& all = registry();
   std::lock_guard lock(all.mutex);
   all.replays.push_back(replay_);
   all.count.store(all.replays.size(), std::memory_order_release);
 }
 
 RegisteredReplay::~RegisteredReplay() {
-  Registry& all = registry();
+  ReplayRegistry& all = registry();
   std::lock_guard lock(all.mutex);
   std::erase(all.replays, replay_);
   all.count.store(all.replays.size(), std::memory_order_release);
@@ -99,18 +100,18 @@ RegisteredReplay::~RegisteredReplay() {
 bool other_replays_exist() { return registry().count.load(std::memory_order_acquire) > 1; }
 
 void if_alone(const std::function<void()>& f) {
-  Registry& all = registry();
+  ReplayRegistry& all = registry();
   std::lock_guard lock(all.mutex);
   if (all.replays.size() <= 1) f();
 }
 
-void announce_access(c10::StorageImpl* storage, Access access, const PendingReplay* except) {
+void announce_access(c10::StorageImpl* storage, AccessKind access, const PendingReplay* except) {
   if (t_unannounced) return;
   for (const auto& replay : all_replays())
     if (replay.get() != except && replay.get() != t_own) replay->on_access(storage, access, this_thread());
 }
 
-void announce_access_by(pid_t thread, c10::StorageImpl* storage, Access access) {
+void announce_access_by(pid_t thread, c10::StorageImpl* storage, AccessKind access) {
   for (const auto& replay : all_replays()) replay->on_access(storage, access, thread);
 }
 

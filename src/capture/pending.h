@@ -1,5 +1,5 @@
-// Contents that are still pending: which replays of the process have ops waiting, and how they learn that
-// somebody is about to use the memory that those ops read or write.
+// The registry of replays with deferred ops. Before any thread accesses memory that deferred ops read or write, the access
+// is announced to these replays.
 #pragma once
 
 #include <c10/core/Storage.h>
@@ -10,21 +10,21 @@
 
 namespace tenon::capture {
 
-enum class Access : uint8_t { read, write };
+enum class AccessKind : uint8_t { read, write };
 
-// A replay with ops that wait.
+// A replay with deferred ops.
 class PendingReplay {
  public:
   virtual ~PendingReplay() = default;
-  // A thread is about to be given a pointer to the storage's contents. Called on any thread.
-  virtual void on_access(c10::StorageImpl* storage, Access access, pid_t thread) = 0;
-  // The thread that runs the program.
+  // Called before `thread` gets a pointer to the storage's contents. May be called on any thread.
+  virtual void on_access(c10::StorageImpl* storage, AccessKind access, pid_t thread) = 0;
+  // The thread that runs the replayed program.
   virtual pid_t thread() const = 0;
-  // Somebody read at a reserved address; true if it is one of this replay's and the contents are there now.
+  // Serves a read at a reserved address. Returns whether the address belongs to this replay and is readable now.
   virtual bool on_fault(const char* address) = 0;
 };
 
-// While it lives, the replay is told of accesses on all threads.
+// Registers a replay for its lifetime: accesses on all threads are announced to it.
 class RegisteredReplay {
  public:
   explicit RegisteredReplay(std::shared_ptr<PendingReplay> replay);
@@ -36,16 +36,16 @@ class RegisteredReplay {
   std::shared_ptr<PendingReplay> replay_;
 };
 
-// True while another replay besides the caller's is registered.
+// Returns whether a replay other than the caller's is registered.
 bool other_replays_exist();
-// Calls f if the caller's replay is the only one. No other one is registered meanwhile.
+// Calls f if the caller's replay is the only one, and blocks other registrations meanwhile.
 void if_alone(const std::function<void()>& f);
 
-// Tells all replays but `except` that this thread, or the given one, is about to access the storage.
-void announce_access(c10::StorageImpl* storage, Access access, const PendingReplay* except = nullptr);
-void announce_access_by(pid_t thread, c10::StorageImpl* storage, Access access);
+// Announce to all replays except `except` that this thread, or the given one, is about to access the storage.
+void announce_access(c10::StorageImpl* storage, AccessKind access, const PendingReplay* except = nullptr);
+void announce_access_by(pid_t thread, c10::StorageImpl* storage, AccessKind access);
 
-// While it lives, accesses of this thread are not announced.
+// Suppresses the announcement of this thread's accesses while it exists.
 class Unannounced {
  public:
   Unannounced();
@@ -55,7 +55,7 @@ class Unannounced {
   bool before_;
 };
 
-// While it lives, accesses of this thread are announced to other replays only: they are this one's own.
+// Excludes one replay from the announcement of this thread's accesses while it exists, because the accesses are its own.
 class OwnAccess {
  public:
   explicit OwnAccess(const PendingReplay* replay);
@@ -65,7 +65,7 @@ class OwnAccess {
   const PendingReplay* before_;
 };
 
-// A storage without contents at an address of its own. Asking for its contents is announced.
+// Makes a storage without contents at the given reserved address. It is armed: an access to its contents is announced.
 c10::Storage make_placeholder(char* address, size_t bytes);
 
 }  // namespace tenon::capture

@@ -1,4 +1,4 @@
-// Recorder: a listener that lets the program run for real and writes the tape.
+// Recorder: a listener that runs every op of the program and writes it on the tape.
 #pragma once
 
 #include <unordered_map>
@@ -10,15 +10,15 @@
 namespace tenon::capture {
 
 struct RecordOptions {
-  bool fullgraph = false;       // a break throws UserError(fullgraph) instead of being noted
-  bool may_record = true;       // else a replay that leaves the known streams goes on unrecorded
-  bool may_not_depart = false;  // and throws UserError(recompile)
-  bool may_derive = true;       // a stream whose sizes and integers alone are new follows from a known one
-  bool note_calls = false;      // what the user called, beside the ops
-  uint64_t first_node = 0;      // autograd nodes that this thread had made when the run began
+  bool fullgraph = false;       // A break throws UserError(fullgraph) instead of being recorded.
+  bool may_record = true;       // If false, a replay that departs from the known streams runs unrecorded.
+  bool may_not_depart = false;  // A departure throws UserError(recompile).
+  bool may_derive = true;       // A stream that differs only in sizes and integers is derived from a known one.
+  bool record_calls = false;    // User calls are recorded besides the ops.
+  uint64_t first_node = 0;      // Number of autograd nodes that this thread had created when the run began.
 };
 
-// The default generator between random ops: only they may move it.
+// Watches the default generator between random ops. A change there means that the program seeds it.
 class GeneratorWatch {
  public:
   GeneratorWatch() { remember(); }
@@ -32,75 +32,75 @@ class GeneratorWatch {
 class Recorder : public Listener {
  public:
   explicit Recorder(RecordOptions options) : options_(options) {}
-  // Goes on where a tape ends; `storages` are the live ones and their numbers.
+  // Continues a tape. `storages` maps the live storages to their ids.
   Recorder(RecordOptions options, Tape tape, std::unordered_map<const c10::StorageImpl*, int32_t> storages)
       : options_(options), tape_(std::move(tape)), storages_(std::move(storages)) {}
 
-  // The run is over.
+  // Ends the run.
   void finish() { generator_.check(tape_); }
-  // A backward begins, later.
+  // Continues with a backward that begins after the run has ended.
   void resume() {
     generator_.remember();
-    options_.fullgraph = false;  // what libtorch's own derivatives do is not the user's fault
+    options_.fullgraph = false;  // Breaks in libtorch's own derivatives are not the user's fault.
   }
 
-  // Tensors that the program is known to depend on, in a fixed order, before the run. Returns its
-  // number among the externals.
+  // Adds a tensor that the program is known to depend on, before the run and in a fixed order. Returns its index among the
+  // externals.
   int32_t add_external(External::Kind kind, int32_t index, const std::string& name, const at::Tensor& tensor);
-  // What to call a tensor if the run meets it.
+  // Sets the name that a tensor gets if the run uses it.
   void name(const at::Tensor& tensor, External::Kind kind, int32_t index, std::string name);
 
   void on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) override;
   void on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) override;
   bool on_backward(const BackwardCall& call) override;
   void after_backward() override;
-  // A backward that began before this recorder did.
-  void go_on_with(std::optional<BackwardStart> running) { running_ = std::move(running); }
+  // Takes over a backward that began before this recorder did.
+  void continue_backward(std::optional<BackwardStart> running) { running_backward_ = std::move(running); }
 
-  // How the tape names this tensor; a tensor that it has not met becomes an external.
+  // The tensor's reference on the tape. A tensor that is not known yet becomes an external.
   TensorRef refer(const at::Tensor& tensor);
 
-  // Storage number, or -1 for one that was never met.
-  int32_t storage_number(const at::Tensor& tensor) const;
+  // The storage's id, or -1 if the run has not used it.
+  int32_t storage_id(const at::Tensor& tensor) const;
 
   Tape& tape() { return tape_; }
   const Tape& tape() const { return tape_; }
 
  private:
-  int32_t meet(const at::Tensor& tensor);
-  void recognise(const at::Tensor& tensor, int32_t storage);
-  int32_t number_storage(const at::Tensor& tensor, int32_t born);
+  int32_t discover(const at::Tensor& tensor);
+  void adopt_leaf(const at::Tensor& tensor, int32_t storage);
+  int32_t assign_storage_id(const at::Tensor& tensor, int32_t made_by);
   bool supported(const at::Tensor& tensor);
-  TapeArgument note_tensor(const at::Tensor& tensor);
-  TapeArgument note_argument(const c10::IValue& value);
-  TensorRef note_result(const at::Tensor& tensor);
-  Geometry place_of(const at::Tensor& tensor, int32_t storage) const;
-  void note_scalars(TapeOp& entry);
-  void note_writes(TapeOp& entry, const Stack& stack, size_t first);
-  bool must_run_at_once(const TapeOp& entry, const struct OpFacts& facts, bool is_break, size_t obstacles_before) const;
-  const struct OpFacts& facts_of(const c10::OperatorHandle& op);
-  bool note_call(UserCall& call, const Stack& stack, size_t first);
-  bool note_outcome(UserCall& call, const Stack& stack, const std::vector<const c10::TensorImpl*>& operands);
+  TapeArgument record_tensor(const at::Tensor& tensor);
+  TapeArgument record_argument(const c10::IValue& value);
+  TensorRef record_result(const at::Tensor& tensor);
+  Geometry geometry_on_tape(const at::Tensor& tensor, int32_t storage) const;
+  void record_scalars(TapeOp& entry);
+  void record_writes(TapeOp& entry, const Stack& stack, size_t first);
+  bool must_run_immediately(const TapeOp& entry, const struct OpTraits& traits, bool is_break, size_t obstacles_before) const;
+  const struct OpTraits& traits_of(const c10::OperatorHandle& op);
+  bool record_call(UserCall& call, const Stack& stack, size_t first);
+  bool record_call_results(UserCall& call, const Stack& stack, const std::vector<const c10::TensorImpl*>& operands);
   bool is_known(const at::Tensor& tensor) const;
-  TensorRef recall(const Glimpse& glimpse) const;
-  bool meet_break(const c10::OperatorHandle& op, const struct OpFacts& facts, const Stack& stack, size_t first);
+  TensorRef ref_of(const TensorSnapshot& snapshot) const;
+  bool record_break(const c10::OperatorHandle& op, const struct OpTraits& traits, const Stack& stack, size_t first);
 
   RecordOptions options_;
   Tape tape_;
   std::unordered_map<const c10::StorageImpl*, int32_t> storages_;
   std::unordered_map<const c10::TensorImpl*, int32_t> handles_;
-  struct Name {
+  struct ExternalName {
     External::Kind kind;
     int32_t index;
     std::string text;
   };
-  std::unordered_map<const c10::TensorImpl*, Name> names_;
-  size_t next_leaf_ = 0;                                            // behind the external whose gradient was met last
-  std::unordered_map<int32_t, std::vector<int32_t>> externals_on_;  // by storage; the first `listed_` of them
+  std::unordered_map<const c10::TensorImpl*, ExternalName> names_;
+  size_t next_leaf_ = 0;                                            // Index after the external whose gradient was found last.
+  std::unordered_map<int32_t, std::vector<int32_t>> externals_on_;  // By storage id; covers the first `listed_` externals.
   size_t listed_ = 0;
   GeneratorWatch generator_;
   bool in_backward_ = false;
-  std::optional<BackwardStart> running_;  // the backward that runs
+  std::optional<BackwardStart> running_backward_;  // The backward that is being recorded.
 };
 
 }  // namespace tenon::capture

@@ -1,188 +1,169 @@
-// Replayer: a listener that lets the user's C++ run again and compares what it does with recorded
-// streams. As long as they agree nothing is executed: ops wait, and their results are placeholders
-// with true sizes, types and autograd history. What waits is run when somebody needs its contents
-// (the host, an op that cannot wait), when the program leaves the known streams, and at the end.
+// Replayer: a listener that compares the ops of a running program with recorded streams. While they match, ops are deferred,
+// and their results are placeholders with true sizes, types and autograd history. Deferred ops are flushed when their
+// contents are needed (by the host or by an op that cannot be deferred), when the program departs from the known streams,
+// and at the end of the call.
+//
+// replayer.cpp has the states, deferring.cpp the deferral of one op, flushing.cpp everything that runs ops, deriving.cpp the
+// inference of streams with other sizes, replayer_calls.cpp the deferral of user calls and backward passes.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <utility>
 #include <vector>
 
-#include <c10/core/DefaultDtype.h>
-
-#include "base/pointer_map.h"
 #include "capture/address_space.h"
 #include "capture/call_memory.h"
-#include "capture/memory_ranges.h"
+#include "capture/op_matcher.h"
+#include "capture/op_range.h"
 #include "capture/pending.h"
 #include "capture/recorder.h"
-#include "capture/slot.h"
-#include "capture/storage_filter.h"
-#include "capture/stretch.h"
+#include "capture/storage_table.h"
 
 namespace tenon::capture {
 
+// What a replay does with the next op. A replay starts in `following`, or in `recording` if no stream is known.
+//
+//   following ──► deriving ──► recording
+//       │             │            ▲
+//       ├─────────────┼────────────┘
+//       └─────────────┴──► passing_through
+enum class ReplayState : uint8_t {
+  following,        // The op is compared with a known stream and deferred.
+  deriving,         // The op differs from a known stream only in sizes. It is deferred and written on a derived stream.
+  recording,        // The program has departed from all known streams. The op runs and is recorded.
+  passing_through,  // A flush has failed, or the program has departed and may not be recorded. The op runs unrecorded.
+};
+
 class Replayer : public Listener, public PendingReplay {
  public:
-  // `names` tells a recorder what the arguments and the state are called, if it comes to that.
-  Replayer(std::shared_ptr<const StreamList> streams, RecordOptions options, StretchRunner runner, std::function<void(Recorder&)> names);
+  // `names` gives a recorder the names of arguments and state, if the program departs.
+  Replayer(std::shared_ptr<const StreamList> streams, RecordOptions options, OpRangeRunner runner, std::function<void(Recorder&)> names);
+  ~Replayer() override;
 
   void on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) override;
   void on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) override;
   bool on_backward(const BackwardCall& call) override;
   void after_backward() override;
-  void on_access(c10::StorageImpl* storage, Access access, pid_t thread) override;
+  void on_access(c10::StorageImpl* storage, AccessKind access, pid_t thread) override;
   pid_t thread() const override { return thread_; }
   bool on_fault(const char* address) override;
 
-  ~Replayer() override;
-
-  // Pointers that the program asks these tensors for are noticed from now on, before an op has met them.
+  // Observes the arguments, so that pointers that the program requests before the first op are noticed.
   void observe_arguments(c10::ArrayRef<const at::Tensor*> tensors);
 
-  // The program returned, or threw: runs what waits and lets go of everything. Call it once.
+  // Ends the call after the program has returned or thrown: flushes and releases everything. Must be called once.
   void finish();
 
-  // After finish. The stream that the call followed to its end, or null; else what it did instead.
-  std::shared_ptr<const Stream> followed() const { return whole_ && !derived_ ? stream_ : nullptr; }
+  // The stream that the call followed to its end, or null. This and the following accessors are valid after finish(), when no
+  // other thread changes the replay any more.
+  std::shared_ptr<const Stream> followed() const { return complete_ && state_ == ReplayState::following ? stream_ : nullptr; }
   Recorder* recorder() { return recorder_.get(); }
   const Stream* parent() const { return base_ ? base_.get() : stream_.get(); }
-  // A stream that follows from a known one, ready to be added.
-  Stream* derived() { return whole_ && derived_ && derivable_ ? derived_.get() : nullptr; }
-  size_t shared() const { return shared_; }
+  // A complete derived stream, ready to be added, or null.
+  Stream* derived() { return complete_ && state_ == ReplayState::deriving && derivable_ ? derived_.get() : nullptr; }
+  size_t shared() const { return shared_ops_; }
   const std::string& difference() const { return difference_; }
   const ReplayCounts& counts() const { return counts_; }
 
  private:
-  RealMemory& real(Slot& slot);
-  // `from_blob` without a deleter: the memory may go away, or change, without a word.
-  bool owns_memory(const Slot& slot) const;
+  using Lock = std::unique_lock<std::recursive_mutex>;
 
-  // What the call is compared with.
-  const Stream& known() const { return derived_ ? *base_ : *stream_; }
+  // States and streams.
+  bool is_deriving() const { return state_ == ReplayState::deriving; }
+  void start_recording(std::unique_ptr<Recorder> recorder);
+  void throw_postponed_error();
+  void replay_op(Lock& lock, const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack);
+  // Compares the op with the expected entry, then with other streams; starts deriving if only sizes differ. Returns the entry
+  // to defer or run, or null if the program departs.
+  const TapeOp* match_op(const TapeOp* entry, const c10::OperatorHandle& op, const Stack& stack);
+  // The stream that the call is compared with.
+  const Stream& known() const { return is_deriving() ? *base_ : *stream_; }
   const TapeOp* expected() const { return cursor_ < known().tape.ops.size() ? &known().tape.ops[cursor_] : nullptr; }
-  bool matches(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack);
-  template <class Same>
-  bool fits(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack, Same&& same);
-  // `scalar`: where this op's next free number goes; null if numbers must be equal.
-  bool matches_argument(const TapeArgument& expected, const c10::IValue& given, size_t* scalar);
-  bool matches_tensor(const TensorRef& ref, const c10::TensorImpl* tensor);
-  bool attach(int32_t number, const c10::TensorImpl* tensor, int64_t moved);
-  void add_range(int32_t number);
-  void flush_if_needed();
-  void arm(Slot& slot);
-  bool overlaps_waiting(const c10::StorageImpl* storage) const;
-  void unbind_new();
-  bool resembles(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack);
-  bool resembles_tensor(const TensorRef& ref, const at::Tensor& tensor);
-  bool start_deriving(const c10::OperatorHandle& op, const Stack& stack);
-  const TapeOp* derive(const TapeOp& base, const Stack& stack);
-  bool place_results(TapeOp& op, std::vector<Geometry>& inferred);
-  void note_real_results(const Stack& stack);
-  Geometry place_of(const at::Tensor& tensor, int32_t storage) const;
   void follow(const std::shared_ptr<const Stream>& stream);
   bool find_stream(const c10::OperatorHandle& op, const Stack& stack);
-  std::string tell_difference(const TapeOp* entry, const c10::OperatorHandle& op, const Stack& stack) const;
+  std::string describe_difference(const TapeOp* entry, const c10::OperatorHandle& op, const Stack& stack, size_t argument) const;
   void depart(const std::string& difference);
-
-  bool touches_waiting(const c10::OperatorHandle& op, const Stack& stack) const;
-  void run_now(const TapeOp& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack, bool alone);
-  void defer(const TapeOp& entry, Stack* stack);
-  void wait_until(size_t op);
-  bool is_ready(Slot& slot);
-  bool may_be_written_later(Slot& slot);
-  void find_pointer(Slot& slot);
-  void announce_to_others(const Slot& slot, Access access);
-  bool can_wait(const TapeOp& entry);
-  bool skip(const Extent& extent);
-  const UserCall* known_call(const c10::OperatorHandle& op, const Stack& stack);
-  bool fits(const Backward& backward, const AutogradGraph& graph, const BackwardCall& call);
-  bool index_is_good(const TapeOp& entry, const Stack& stack);
-  void bind(const TensorRef& ref, const at::Tensor& tensor);
-  void leave_results(const std::vector<TapeResult>& expected, size_t arguments, Stack* stack);
-  at::Tensor as_view(const at::Tensor& base, at::Tensor out) const;
-  at::Tensor make_result(const TensorRef& ref, const Origin& origin, const Stack& stack, size_t first);
-  void hold(int32_t storage);
-  void withdraw_pointer(int32_t storage);
-  void flush();
-  void settle(const std::vector<int32_t>& live);
-  std::vector<int32_t> disarm_operands(const c10::OperatorHandle& op, const Stack& stack);
   void release();
   void end_stream();
 
+  // Deriving.
+  bool start_deriving(const c10::OperatorHandle& op, const Stack& stack);
+  const TapeOp* derive(const TapeOp& base, const Stack& stack);
+  bool set_result_geometries(TapeOp& op, std::vector<Geometry>& inferred);
+  void record_real_results(const Stack& stack);
+  Geometry geometry_on_tape(const at::Tensor& tensor, int32_t storage) const;
+
+  // Deferring.
+  bool can_defer(const TapeOp& entry);
+  bool is_observable(CallStorage& storage);
+  bool can_defer_writes(CallStorage& storage);
+  void announce_to_others(const CallStorage& storage, AccessKind access);
+  bool accepts_indices(const TapeOp& entry, const Stack& stack);
+  void defer(const TapeOp& entry, Stack* stack);
+  void advance_to(size_t op);
+  void push_results(const std::vector<TapeResult>& expected, size_t arguments, Stack* stack);
+  at::Tensor make_result(const TensorRef& ref, const Origin& origin, const Stack& stack, size_t first);
+
+  // User calls and backward passes.
+  bool defer_range(const DeferrableRange& range);
+  const UserCall* find_call(const c10::OperatorHandle& op, const Stack& stack);
+  bool matches_backward(const Backward& backward, const BackwardGraph& graph, const BackwardCall& call);
+  at::Tensor as_view(const at::Tensor& base, at::Tensor out) const;
+
+  // Flushing.
+  bool touches_deferred(const c10::OperatorHandle& op, const Stack& stack) const;
+  void run_immediately(const TapeOp& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack, bool alone);
+  void bind_results(const TapeOp& entry, const Stack& stack);
+  std::vector<int32_t> disarm_operands(const c10::OperatorHandle& op, const Stack& stack);
+  void flush();
+  void materialize_results(const std::vector<int32_t>& live);
+
   std::shared_ptr<const StreamList> streams_;
   RecordOptions options_;
-  StretchRunner runner_;
-  std::function<void(Recorder&)> names_;
+  OpRangeRunner runner_;
+  std::function<void(Recorder&)> name_externals_;
+  const pid_t thread_;  // The thread that runs the program.
 
-  const pid_t thread_;  // that runs the program
+  // Protects everything below. Another thread that accesses a storage flushes the replay.
   mutable std::recursive_mutex mutex_;
+  ReplayState state_ = ReplayState::following;
+  std::exception_ptr postponed_error_;  // An error that occurred where nothing can be thrown.
   std::shared_ptr<const Stream> stream_;
-  // A stream with other sizes than any known one, while it is derived from one: stream_ is derived_.
-  std::shared_ptr<const Stream> base_;
-  std::shared_ptr<Stream> derived_;
-  bool derivable_ = true;               // the results of ops that ran are as the known stream's, but for sizes
-  std::vector<char> has_rule_;          // per op of derived_: its results are known without running it
-  std::unique_ptr<Recorder> recorder_;  // since the program departed
-  std::exception_ptr error_;            // of an op that failed where nothing can be thrown
-  bool pass_through_ = false;           // after an error of ours
-  size_t cursor_ = 0, done_ = 0, shared_ = 0;
-  size_t waiting_ops_ = 0;  // of those from done_ to cursor_
-  bool whole_ = false;
-  size_t next_call_ = 0;                  // no call before it comes again
-  std::optional<BackwardStart> running_;  // a backward that is met op by op
-  bool same_nodes_ = true;                // autograd's nodes were made by the same ops as in the stream
-  std::string difference_;
-  size_t mismatch_ = 0;  // the argument that did not match
+  size_t cursor_ = 0;        // Index of the next op.
+  size_t flushed_ = 0;       // Index of the first op that may be deferred.
+  size_t deferred_ops_ = 0;  // Number of deferred ops between flushed_ and cursor_.
+  size_t shared_ops_ = 0;    // Number of leading ops that the call has in common with the parent stream.
+  bool complete_ = false;    // The call followed its stream to the end.
   bool flushing_ = false;
-  std::vector<RealMemory> real_;
-  // The next call on this thread uses these again.
-  struct Tables {
-    std::vector<Slot> slots;
-    PointerMap numbers;
-    std::vector<int32_t> waiting, owed, bound_now;
-    CallMemory memory;
-    AddressArena addresses;
-    MemoryRanges ranges;
-    std::vector<FoundPointer> pointers;  // by storage, of the last call
-  };
-  static Tables& spare_tables();
-  Tables tables_ = std::exchange(spare_tables(), {});
-  std::vector<Slot>& slots_ = tables_.slots;
-  PointerMap& numbers_ = tables_.numbers;
-  std::vector<int32_t>&waiting_ = tables_.waiting, &owed_ = tables_.owed, &bound_now_ = tables_.bound_now;
-  CallMemory& memory_ = tables_.memory;
-  MemoryRanges& ranges_ = tables_.ranges;
-  bool knows_ranges_ = false;      // foreign memory was met, so ranges are compared from then on
-  bool flush_soon_ = false;        // ops wait that must not: memory under two storages, a pointer that is not withdrawn
-  bool out_of_addresses_ = false;  // the next ops run at once
-  bool keeps_handler_ = false;     // the fault handler was looked at in this call
+  bool out_of_addresses_ = false;                  // The next op is not deferred.
+  size_t next_call_ = 0;                           // Index of the next recorded user call.
+  std::optional<BackwardStart> running_backward_;  // A backward that runs op by op.
+  bool same_nodes_ = true;                         // The same ops as in the stream created autograd's nodes.
+  std::string difference_;
   ReplayCounts counts_;
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> arguments_;
-  // Storages that the program asked for a pointer of before an op met them.
-  std::vector<std::pair<const c10::StorageImpl*, Access>> asked_before_;
-  StorageFilter met_;  // other threads ask it before they wait for the lock
-};
 
-// Is this the op, with arguments that are the `same`? If not, nothing that it bound stays bound.
-template <class Same>
-bool Replayer::fits(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack, Same&& same) {
-  if (!(entry.op == op)) return false;
-  if (entry.immediate) return true;  // runs for real, whatever its operands are
-  if (entry.default_dtype != c10::get_default_dtype_as_scalartype()) return false;
-  bound_now_.clear();
-  size_t first = stack.size() - entry.args.size();
-  bool fit = true;
-  for (size_t i = 0; i < entry.args.size() && fit; ++i) {
-    mismatch_ = i;
-    fit = same(entry.args[i], stack[first + i]);
-  }
-  // An offset that the op states itself counts from the start of the storage.
-  if (fit && entry.absolute_offset) fit = slots_[std::get<TensorRef>(entry.args[0]).storage].moved == 0;
-  if (!fit) unbind_new();
-  return fit;
-}
+  // State of `deriving`. stream_ equals derived_ then, and base_ is the known stream.
+  std::shared_ptr<const Stream> base_;
+  std::shared_ptr<Stream> derived_;
+  bool derivable_ = true;       // The results of the ops that ran differ from the known stream's only in sizes.
+  std::vector<char> has_rule_;  // Per op of derived_: whether its results were inferred.
+
+  // State of `recording`.
+  std::unique_ptr<Recorder> recorder_;
+
+  // Buffers that the next call on this thread reuses.
+  struct ReplayBuffers {
+    StorageTable::Buffers storages;
+    CallMemory memory;
+    AddressArena addresses;
+  };
+  static ReplayBuffers& spare_buffers();
+  ReplayBuffers buffers_ = std::exchange(spare_buffers(), {});
+  CallMemory& memory_ = buffers_.memory;
+  StorageTable storages_{buffers_.storages};
+  OpMatcher matcher_{storages_, memory_.scalars};
+};
 
 }  // namespace tenon::capture

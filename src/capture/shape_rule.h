@@ -1,4 +1,4 @@
-// Whether what an op returns is known without running it: found out once, by any thread.
+// Caches whether the shapes of an op's results can be inferred without running it. Any thread may fill the cache.
 #pragma once
 
 #include <atomic>
@@ -16,8 +16,8 @@ class ShapeRule {
   }
 
   template <class F>
-  bool holds(F&& find_out) const {
-    if (state_.load(std::memory_order_relaxed) == kUnknown) state_.store(find_out() ? kHolds : kFails, std::memory_order_relaxed);
+  bool holds(F&& check) const {
+    if (state_.load(std::memory_order_relaxed) == kUnknown) state_.store(check() ? kHolds : kFails, std::memory_order_relaxed);
     return state_.load(std::memory_order_relaxed) == kHolds;
   }
 

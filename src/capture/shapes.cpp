@@ -14,7 +14,7 @@ namespace {
 
 using Geometries = std::vector<Geometry>;
 
-Geometry contiguous(at::ScalarType dtype, Dims sizes) {
+Geometry contiguous(at::ScalarType dtype, DimList sizes) {
   Geometry g;
   g.dtype = dtype;
   g.strides.resize(sizes.size());
@@ -30,13 +30,13 @@ Geometry contiguous(at::ScalarType dtype, Dims sizes) {
 const Geometry& operand(const TapeOp& op, size_t i) { return std::get<TensorRef>(op.args[i]).geometry; }
 
 Geometries embedding(const TapeOp& op) {
-  Dims sizes = operand(op, 1).sizes;
+  DimList sizes = operand(op, 1).sizes;
   sizes.push_back(operand(op, 0).sizes[1]);
   return {contiguous(operand(op, 0).dtype, std::move(sizes))};
 }
 
 Geometries index_select(const TapeOp& op) {
-  Dims sizes = operand(op, 0).sizes;
+  DimList sizes = operand(op, 0).sizes;
   int64_t dim = std::get<c10::IValue>(op.args[1]).toInt();
   if (sizes.empty()) return {contiguous(operand(op, 0).dtype, sizes)};
   if (dim < 0) dim += static_cast<int64_t>(sizes.size());
@@ -44,11 +44,11 @@ Geometries index_select(const TapeOp& op) {
   return {contiguous(operand(op, 0).dtype, std::move(sizes))};
 }
 
-// The mean and the scale have one element a row.
+// The mean and the reciprocal standard deviation have one element per normalized row.
 Geometries layer_norm(const TapeOp& op) {
   const Geometry& x = operand(op, 0);
   size_t normalized = std::get<c10::IValue>(op.args[1]).toListRef().size();
-  Dims rows = x.sizes;
+  DimList rows = x.sizes;
   for (size_t i = rows.size() - normalized; i < rows.size(); ++i) rows[i] = 1;
   at::ScalarType statistics = op.results[1].items[0].geometry.dtype;
   return {contiguous(x.dtype, x.sizes), contiguous(statistics, rows), contiguous(statistics, rows)};
@@ -66,8 +66,8 @@ Rule own_rule(const std::string& name) {
   return it == rules->end() ? nullptr : it->second;
 }
 
-// Ops whose results look as another op's that has a Meta kernel.
-const char* looks_like(const std::string& name) {
+// An op with a Meta kernel whose results have the same geometry as this op's, or null.
+const char* meta_substitute(const std::string& name) {
   if (name == "aten::relu") return "aten::neg";
   if (name == "aten::relu_") return "aten::neg_";
   return nullptr;
@@ -118,7 +118,7 @@ class MetaRun {
     if (const auto* ref = std::get_if<TensorRef>(&arg)) {
       stack_.emplace_back(shadow(*ref));
     } else if (const auto* number = std::get_if<ir::ScalarTensor>(&arg)) {
-      stack_.emplace_back(bridge::make_number(*number));
+      stack_.emplace_back(bridge::from_scalar_tensor(*number));
     } else if (const auto* value = std::get_if<c10::IValue>(&arg)) {
       bool is_device = value->isDevice() || op.op.schema().arguments()[index].name() == "device";
       stack_.push_back(is_device ? c10::IValue(c10::Device(c10::kMeta)) : *value);
@@ -141,11 +141,11 @@ class MetaRun {
 std::optional<Geometries> infer(const TapeOp& op) {
   std::string name = op_name(op.op);
   if (Rule rule = own_rule(name)) return rule(op);
-  const char* other = looks_like(name);
+  const char* other = meta_substitute(name);
   return MetaRun().run(op, other ? bridge::find_op(other) : op.op);
 }
 
-// Does the rule say what the recorded run showed?
+// Returns whether the rule gives the geometry that the recorded run had.
 bool holds_for(const TapeOp& recorded) {
   auto inferred = infer(recorded);
   if (!inferred) return false;

@@ -1,5 +1,5 @@
-// What an op's results look like, without running it: libtorch's Meta kernels, and rules of our own
-// where libtorch has none in C++.
+// Shape inference: the geometry of an op's results without running it, by libtorch's Meta kernels, or by rules of our own
+// for ops that have no Meta kernel in C++.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace tenon::capture {
 
-// One geometry per result item, in order (a default one for undefined tensors). Nothing if there is
-// no rule, or if the rule says otherwise than `recorded`, a run of the same op, did.
+// Returns one geometry per result item, in order (a default one for undefined tensors). Returns nullopt if there is no rule,
+// or if the rule contradicts `recorded`, a run of the same op.
 std::optional<std::vector<Geometry>> infer_results(const TapeOp& op, const TapeOp& recorded);
 
 }  // namespace tenon::capture

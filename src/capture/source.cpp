@@ -16,7 +16,7 @@ struct Line {
   std::string function, file, number;
 };
 
-bool contains(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const char* substring) { return text.find(substring) != std::string::npos; }
 
 bool belongs_to_user(const Line& line) {
   if (line.file.empty() || line.file[0] == '?' || line.number.empty() || line.number[0] == '?' || line.number == "0") return false;
@@ -25,16 +25,16 @@ bool belongs_to_user(const Line& line) {
   return true;
 }
 
-// Finding a line takes a process; a break is met at the same place again and again.
+// Lines by frame. Finding a line starts a process, and the same break occurs again and again.
 std::mutex g_mutex;
-std::unordered_map<void*, std::string> g_known;  // "" where the user has no part
+std::unordered_map<void*, std::string> g_known;  // Empty for frames that are not the user's.
 
 struct Address {
   void* frame;
-  uint64_t offset;  // in its binary
+  uint64_t offset;  // Offset in its binary.
 };
 
-// Runs binutils' addr2line, which knows about inlining; libtorch's own symbolizer does not.
+// Runs binutils' addr2line, which resolves inlined calls; libtorch's own symbolizer does not.
 std::string addr2line(const std::string& binary, const Address* begin, const Address* end) {
   std::ostringstream command;
   command << "addr2line -a -i -f -C -e '" << binary << "'" << std::hex;
@@ -49,33 +49,33 @@ std::string addr2line(const std::string& binary, const Address* begin, const Add
   return text;
 }
 
-// For each address the user's line, inlined calls first; "" if it is none of the user's.
+// Stores the user's line for each address, the innermost inlined call first, or "" if the frame is not the user's.
 void resolve(const std::string& binary, const std::vector<Address>& addresses) {
-  constexpr size_t kAddressesPerCommand = 1000;  // far below the longest command line
+  constexpr size_t kAddressesPerCommand = 1000;  // Keeps command lines far below the system's limit.
   for (size_t begin = 0; begin < addresses.size(); begin += kAddressesPerCommand) {
     size_t end = std::min(addresses.size(), begin + kAddressesPerCommand), next = begin;
     for (size_t i = begin; i < end; ++i) g_known[addresses[i].frame] = "";
     std::istringstream stream(addr2line(binary, &addresses[begin], &addresses[0] + end));
-    std::string function, place;
+    std::string function, location;
     while (std::getline(stream, function)) {
-      if (function.rfind("0x", 0) == 0) {  // the next address
+      if (function.rfind("0x", 0) == 0) {  // The output of the next address begins.
         ++next;
         continue;
       }
-      if (!std::getline(stream, place) || next == begin || next > end) break;
-      size_t colon = place.rfind(':');
+      if (!std::getline(stream, location) || next == begin || next > end) break;
+      size_t colon = location.rfind(':');
       if (colon == std::string::npos) continue;
-      std::string number = place.substr(colon + 1);
-      Line line{function, place.substr(0, colon), number.substr(0, number.find(' '))};
+      std::string number = location.substr(colon + 1);
+      Line line{function, location.substr(0, colon), number.substr(0, number.find(' '))};
       std::string& found = g_known[addresses[next - 1].frame];
       if (found.empty() && belongs_to_user(line)) found = line.file.substr(line.file.rfind('/') + 1) + ":" + line.number;
     }
   }
 }
 
-bool is_of_libraries(const std::string& binary) {
-  for (const char* part : {"libtorch", "libc10", "libtenon", "'"})
-    if (contains(binary, part)) return true;
+bool is_library(const std::string& binary) {
+  for (const char* name : {"libtorch", "libc10", "libtenon", "'"})
+    if (contains(binary, name)) return true;
   return false;
 }
 
@@ -87,13 +87,13 @@ std::string user_line(const std::vector<void*>& frames) { return user_lines({fra
 
 std::vector<std::string> user_lines(const std::vector<std::vector<void*>>& stacks) {
   std::lock_guard lock(g_mutex);
-  std::map<std::string, std::vector<Address>> unknown;  // by binary
+  std::map<std::string, std::vector<Address>> unknown;  // By binary.
   for (const std::vector<void*>& frames : stacks)
     for (void* frame : frames) {
       if (!g_known.emplace(frame, "").second) continue;
       auto library = torch::unwind::libraryFor(frame);
-      if (library && !is_of_libraries(library->first))
-        unknown[library->first].push_back({frame, library->second - 1});  // the call, not where it returns to
+      if (library && !is_library(library->first))
+        unknown[library->first].push_back({frame, library->second - 1});  // The address of the call, not of the instruction after it.
     }
   for (const auto& [binary, addresses] : unknown) resolve(binary, addresses);
   std::vector<std::string> lines;

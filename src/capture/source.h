@@ -1,5 +1,5 @@
-// Where in the user's program an op was called. Addresses are kept when it happens; debug
-// information is read only when somebody wants to see the line.
+// Source lines of the user's program. Return addresses are stored when an op is called; debug information is read only
+// when a line is printed.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@ namespace tenon::capture {
 
 std::vector<void*> return_addresses();
 
-// "policy.cpp:42" of the innermost frame that belongs neither to libtorch nor to Tenon, or
-// "an unknown line (build with -g)". Starts a process (addr2line) for frames that were not asked for before.
+// The location of the innermost frame that belongs neither to libtorch nor to Tenon, such as "policy.cpp:42", or
+// "an unknown line (build with -g)". Starts a process (addr2line) for frames that are not cached.
 std::string user_line(const std::vector<void*>& frames);
-// One line for each list of frames; one process for each binary that they lie in.
+// Returns one line per stack. Starts one process per binary.
 std::vector<std::string> user_lines(const std::vector<std::vector<void*>>& stacks);
 
 }  // namespace tenon::capture

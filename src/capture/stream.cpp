@@ -5,21 +5,21 @@
 namespace tenon::capture {
 namespace {
 
-// How many derived streams are kept; the ones that were not met for the longest time go first.
-constexpr ptrdiff_t kDerived = 32;
+// The number of derived streams that are kept; the least recently used one is evicted first.
+constexpr ptrdiff_t kMaxDerivedStreams = 32;
 
-// A stream outlives the run that it came from.
+// Drops the references to the recorded run, because the stream outlives it.
 void forget_run(Tape& tape) {
   c10::weak_intrusive_ptr<c10::StorageImpl> no_storage{c10::intrusive_ptr<c10::StorageImpl>()};
   c10::weak_intrusive_ptr<c10::TensorImpl> no_tensor{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
   for (TapeStorage& storage : tape.storages) {
     storage.weak = no_storage;
-    storage.moved = 0;
+    storage.shift = 0;
   }
   for (External& external : tape.externals) {
     external.weak = no_tensor;
     external.weak_storage = no_storage;
-    external.number.reset();  // replays read it anew
+    external.constant.reset();  // Replays read the current contents.
   }
   tape.nodes_run.clear();
 }
@@ -32,13 +32,13 @@ std::shared_ptr<const Stream> Streams::add(Tape tape, const Stream* parent, size
   stream->derived = derived;
   forget_run(stream->tape);
   std::lock_guard lock(mutex_);
-  stream->number = next_++;
+  stream->id = next_++;
   for (const auto& other : *list_)
-    if (parent) stream->common[other->number] = other.get() == parent ? shared : std::min(shared, shared_ops(*parent, *other));
+    if (parent) stream->common[other->id] = other.get() == parent ? shared : std::min(shared, shared_ops(*parent, *other));
   auto list = std::make_shared<StreamList>(*list_);
   list->insert(list->begin(), stream);
   auto is_derived = [](const auto& s) { return s->derived; };
-  if (std::count_if(list->begin(), list->end(), is_derived) > kDerived)
+  if (std::count_if(list->begin(), list->end(), is_derived) > kMaxDerivedStreams)
     list->erase(std::find_if(list->rbegin(), list->rend(), is_derived).base() - 1);
   list_ = std::move(list);
   return stream;
@@ -70,23 +70,23 @@ size_t Streams::recorded() const {
 
 size_t shared_ops(const Stream& a, const Stream& b) {
   if (&a == &b) return a.tape.ops.size();
-  const auto& [later, earlier] = a.number > b.number ? std::pair{&a, &b} : std::pair{&b, &a};
-  auto known = later->common.find(earlier->number);
+  const auto& [later, earlier] = a.id > b.id ? std::pair{&a, &b} : std::pair{&b, &a};
+  auto known = later->common.find(earlier->id);
   return known == later->common.end() ? 0 : known->second;
 }
 
-TapeMark mark_at(const Tape& tape, size_t op) {
+TapePosition position_at(const Tape& tape, size_t op) {
   if (op < tape.ops.size()) return tape.ops[op].before;
   return {tape.storages.size(), tape.externals.size(), tape.scalars.size()};
 }
 
-Tape prefix(const Tape& tape, size_t ops, const TapeMark& end) {
+Tape prefix(const Tape& tape, size_t ops, const TapePosition& end) {
   Tape out;
   out.ops.assign(tape.ops.begin(), tape.ops.begin() + static_cast<ptrdiff_t>(ops));
   out.storages.assign(tape.storages.begin(), tape.storages.begin() + static_cast<ptrdiff_t>(end.storages));
   out.externals.assign(tape.externals.begin(), tape.externals.begin() + static_cast<ptrdiff_t>(end.externals));
   out.scalars.assign(tape.scalars.begin(), tape.scalars.begin() + static_cast<ptrdiff_t>(end.scalars));
-  auto lies_before = [&](const auto& part) { return part.extent.end <= ops; };
+  auto lies_before = [&](const auto& recorded) { return recorded.range.end <= ops; };
   std::copy_if(tape.user_calls.begin(), tape.user_calls.end(), std::back_inserter(out.user_calls), lies_before);
   std::copy_if(tape.backwards.begin(), tape.backwards.end(), std::back_inserter(out.backwards), lies_before);
   out.handles = tape.handles;

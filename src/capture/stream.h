@@ -1,5 +1,5 @@
-// Streams: the tapes that one compiled function has shown so far, as a tree. Two streams agree in
-// their ops, constants and storage numbers up to where they part.
+// Streams: the recorded tapes of one compiled function, as a tree. Two streams have the same ops, constants and storage ids
+// up to their common prefix.
 #pragma once
 
 #include <memory>
@@ -13,22 +13,22 @@ namespace tenon::capture {
 
 struct Stream {
   Tape tape;
-  size_t number = 0;
-  bool derived = false;  // it never ran: it follows from another one, with other sizes
-  // By number, for each stream that was kept when this one came: how many ops they share.
+  size_t id = 0;
+  bool derived = false;  // It never ran: it was derived from another stream, with other sizes.
+  // The number of common leading ops with each older stream, by that stream's id.
   std::unordered_map<size_t, size_t> common;
 };
 
-using StreamList = std::vector<std::shared_ptr<const Stream>>;  // the newest first
+using StreamList = std::vector<std::shared_ptr<const Stream>>;  // Most recently used first.
 
 class Streams {
  public:
-  // `parent` may be null; the new tape has its first `shared` ops from there.
+  // Adds a tape whose first `shared` ops are those of `parent`, which may be null.
   std::shared_ptr<const Stream> add(Tape tape, const Stream* parent, size_t shared, bool derived = false);
   std::shared_ptr<const StreamList> list() const;
-  // To the front: it is tried first from now on.
+  // Moves the stream to the front of the list, so that it is tried first.
   void prefer(const Stream& stream);
-  // Without the derived ones.
+  // The number of streams that are not derived.
   size_t recorded() const;
   void clear();
 
@@ -38,12 +38,12 @@ class Streams {
   std::shared_ptr<const StreamList> list_ = std::make_shared<StreamList>();
 };
 
-// How many ops two streams of one set share.
+// The number of common leading ops of two streams of one function.
 size_t shared_ops(const Stream& a, const Stream& b);
 
-// The first `ops` ops of a tape, whose lists were as long as `end` then.
-Tape prefix(const Tape& tape, size_t ops, const TapeMark& end);
-// How long a tape's lists were before this op.
-TapeMark mark_at(const Tape& tape, size_t op);
+// The first `ops` ops of a tape; `end` is the position after them.
+Tape prefix(const Tape& tape, size_t ops, const TapePosition& end);
+// The position before this op.
+TapePosition position_at(const Tape& tape, size_t op);
 
 }  // namespace tenon::capture

@@ -16,14 +16,14 @@ struct SameArgument {
   const TapeArgument& other;
   bool operator()(const TensorRef& a) const { return std::get<TensorRef>(other) == a; }
   bool operator()(const TensorListRef& a) const { return std::get<TensorListRef>(other) == a; }
-  bool operator()(const ir::ScalarTensor& a) const { return same_number(a, std::get<ir::ScalarTensor>(other)); }
+  bool operator()(const ir::ScalarTensor& a) const { return same_scalar_tensor(a, std::get<ir::ScalarTensor>(other)); }
   bool operator()(const c10::IValue& a) const { return same_constant(a, std::get<c10::IValue>(other)); }
 };
 
 }  // namespace
 
 bool same_constant(const c10::IValue& a, const c10::IValue& b) {
-  // The common ones first: this is asked for every argument of every replayed op.
+  // Frequent types come first: this runs for every argument of every replayed op.
   if (a.isInt()) return b.isInt() && a.toInt() == b.toInt();
   if (a.isNone()) return b.isNone();
   if (a.isBool()) return b.isBool() && a.toBool() == b.toBool();
@@ -45,7 +45,7 @@ bool same_constant(const c10::IValue& a, const c10::IValue& b) {
   return a == b;
 }
 
-bool same_number(const ir::ScalarTensor& a, const ir::ScalarTensor& b) {
+bool same_scalar_tensor(const ir::ScalarTensor& a, const ir::ScalarTensor& b) {
   if (a.dtype != b.dtype || a.plain != b.plain || a.number.index() != b.number.index()) return false;
   if (const auto* d = std::get_if<double>(&a.number)) return same_double(*d, std::get<double>(b.number));
   return a.number == b.number;
@@ -56,7 +56,7 @@ std::string describe(const c10::IValue& value) {
   if (value.isGenerator()) out << "a generator";
   else if (value.isTensor() && !value.toTensor().defined()) out << "no tensor";
   else if (value.isTensor() && value.toTensor().unsafeGetTensorImpl()->is_wrapped_number())
-    out << ir::print(ir::Attribute(bridge::number_of(value.toTensor(), /*plain=*/false)));
+    out << ir::print(ir::Attribute(bridge::to_scalar_tensor(value.toTensor(), /*plain=*/false)));
   else if (value.isTensor()) out << at::toString(value.toTensor().scalar_type()) << value.toTensor().sizes();
   else if (value.isTensorList() || value.isOptionalTensorList()) out << "a list of tensors";
   else out << value;
@@ -99,8 +99,8 @@ std::string op_name(const c10::OperatorHandle& op) {
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
 
-std::string first_difference(const Tape& a, TapeExtent a_extent, const Tape& b, TapeExtent b_extent) {
-  size_t common = std::min(a_extent.ops, b_extent.ops);
+std::string first_difference(const Tape& a, TapeLength a_length, const Tape& b, TapeLength b_length) {
+  size_t common = std::min(a_length.ops, b_length.ops);
   for (size_t i = 0; i < common; ++i) {
     const TapeOp &x = a.ops[i], &y = b.ops[i];
     std::string at = "op " + std::to_string(i) + ": ";
@@ -111,15 +111,16 @@ std::string first_difference(const Tape& a, TapeExtent a_extent, const Tape& b, 
     }
     if (x.no_grad != y.no_grad) return at + op_name(x.op) + ": grad mode changed";
   }
-  if (a_extent.ops != b_extent.ops)
-    return "op " + std::to_string(common) + ": " + std::to_string(a_extent.ops) + " ops became " + std::to_string(b_extent.ops);
-  if (a_extent.externals != b_extent.externals) return "the tensors that it met changed";
-  for (size_t i = 0; i < a_extent.externals; ++i) {
+  if (a_length.ops != b_length.ops)
+    return "op " + std::to_string(common) + ": " + std::to_string(a_length.ops) + " ops became " + std::to_string(b_length.ops);
+  if (a_length.externals != b_length.externals) return "the number of tensors that it uses changed";
+  for (size_t i = 0; i < a_length.externals; ++i) {
     const External &x = a.externals[i], &y = b.externals[i];
     if (x.kind != y.kind || x.index != y.index || !(x.ref == y.ref)) return "tensor '" + x.name + "' changed its kind or geometry";
-    if (x.is_number() != y.is_number() || (x.is_number() && !same_number(*x.number, *y.number)))
-      return "the number '" + x.name + "' changed";
-    if (x.kind == External::Kind::met && !x.is_number() && x.weak_storage._unsafe_get_target() != y.weak_storage._unsafe_get_target())
+    if (x.is_constant() != y.is_constant() || (x.is_constant() && !same_scalar_tensor(*x.constant, *y.constant)))
+      return "the scalar '" + x.name + "' changed";
+    if (x.kind == External::Kind::discovered && !x.is_constant() &&
+        x.weak_storage._unsafe_get_target() != y.weak_storage._unsafe_get_target())
       return "tensor '" + x.name + "' is another tensor object";
   }
   return "";

@@ -1,6 +1,6 @@
-// The tape: what one run of a program did, as the listeners saw it. Operands are named by storage
-// and geometry, never by TensorImpl, and storages are held weakly, so that recording does not
-// change what the program does (reference counts steer autograd between `add` and `add_`).
+// The tape: the ops of one run of a program, as the listeners saw them. Operands are identified by storage and geometry,
+// never by TensorImpl, and storages are held weakly: a strong reference would change the program, because autograd chooses
+// between `add` and `add_` by reference count.
 #pragma once
 
 #include <optional>
@@ -14,37 +14,37 @@ namespace tenon::capture {
 
 struct TapeStorage {
   c10::weak_intrusive_ptr<c10::StorageImpl> weak;
-  int32_t born = -1;  // index of the op that made it; -1: it was there before (external)
+  int32_t made_by = -1;  // Index of the op that allocated it, or -1 if it existed before (external).
   size_t bytes = 0;
-  bool written = false;  // by an op of the tape
-  // Bytes from where the tape says that its tensors lie to where they lie in the run that is being
-  // recorded: streams that part keep one way of counting.
-  int64_t moved = 0;
+  bool written = false;  // An op of the tape writes it.
+  // Number of bytes between the tape's offsets and those of the run that is being recorded. A stream that branches off
+  // another one keeps that one's offsets.
+  int64_t shift = 0;
 };
 
-// A tensor that the program met but did not make.
+// A tensor that the program uses and that no recorded op made.
 struct External {
-  enum class Kind : uint8_t { argument, state, gradient, tangent, met };
-  Kind kind = Kind::met;
-  int32_t index = 0;  // argument or tangent number; for a gradient the external whose .grad it is
+  enum class Kind : uint8_t { argument, state, gradient, tangent, discovered };
+  Kind kind = Kind::discovered;
+  int32_t index = 0;  // Index of the argument or tangent; for a gradient, of the external whose .grad it is.
   std::string name;
   TensorRef ref;
   c10::weak_intrusive_ptr<c10::TensorImpl> weak;
   c10::weak_intrusive_ptr<c10::StorageImpl> weak_storage;
-  int64_t version = 0;                     // when it was first met
-  std::optional<ir::ScalarTensor> number;  // a 0-d tensor's contents when it was first met
+  int64_t version = 0;                       // Version counter at first use.
+  std::optional<ir::ScalarTensor> constant;  // Contents of a 0-d tensor at first use.
 
-  // The program let go of it before it ended.
-  bool gone() const { return kind == Kind::met && weak_storage.expired(); }
-  // A number that ATen put into a tensor on its own.
-  bool is_number() const { return number && gone(); }
+  // Returns whether the program released it before the run ended.
+  bool gone() const { return kind == Kind::discovered && weak_storage.expired(); }
+  // Returns whether it is a scalar that ATen wrapped into a temporary tensor.
+  bool is_constant() const { return constant && gone(); }
 };
 
 struct BreakEvent {
   std::string op;
   std::string what;
   std::string instead;
-  size_t before_op = 0;  // index into Tape::ops
+  size_t before_op = 0;  // Index into Tape::ops.
   std::vector<void*> frames;
 };
 
@@ -53,24 +53,24 @@ struct Tape {
   std::vector<TapeStorage> storages;
   std::vector<External> externals;
   std::vector<BreakEvent> breaks;
-  std::vector<double> scalars;       // the free ones, in the order of the ops' arguments
-  std::vector<UserCall> user_calls;  // those that can be told from their arguments alone
+  std::vector<double> scalars;       // The free scalars, in the order of the ops' arguments.
+  std::vector<UserCall> user_calls;  // User calls that are determined by their arguments.
   std::vector<Backward> backwards;
-  std::vector<std::string> obstacles;  // reasons why the tape cannot stand for the program
-  int32_t handles = 0;                 // how many were given out
-  size_t calls = 0;                    // ops as the user made them (outer listener)
-  bool has_backward = false;           // autograd ran inside
-  // Autograd nodes that ran inside, and whether their saved tensors were kept.
+  std::vector<std::string> obstacles;  // Reasons why no graph of the tape may serve a call.
+  int32_t handles = 0;                 // Number of handles that were assigned.
+  size_t calls = 0;                    // Number of user calls (outer listener).
+  bool has_backward = false;           // Whether a backward ran inside.
+  // The autograd nodes that ran inside, and whether their saved tensors were kept.
   std::unordered_map<const void*, bool> nodes_run;
 };
 
-// How much of a tape belongs to the forward.
-struct TapeExtent {
+// The length of the tape's forward.
+struct TapeLength {
   size_t ops = 0;
   size_t externals = 0;
 };
 
-// Empty if both tapes tell the same program, else the first difference in words.
-std::string first_difference(const Tape& a, TapeExtent a_extent, const Tape& b, TapeExtent b_extent);
+// Returns a description of the first difference, or an empty string if both tapes record the same program.
+std::string first_difference(const Tape& a, TapeLength a_length, const Tape& b, TapeLength b_length);
 
 }  // namespace tenon::capture

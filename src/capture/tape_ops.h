@@ -1,5 +1,5 @@
-// What a tape is written in: tensors named by storage and geometry, ops, and the larger things that
-// stand for many ops.
+// The entries of a tape: tensors identified by storage and geometry, ops, and records of user calls and backward passes that
+// comprise many ops.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -16,13 +16,13 @@
 
 namespace tenon::capture {
 
-using Dims = c10::SmallVector<int64_t, 5>;
+using DimList = c10::SmallVector<int64_t, 5>;
 
 struct Geometry {
   at::ScalarType dtype = at::kFloat;
   int64_t offset = 0;
-  Dims sizes;
-  Dims strides;
+  DimList sizes;
+  DimList strides;
 
   std::vector<int64_t> sizes_vector() const { return {sizes.begin(), sizes.end()}; }
   std::vector<int64_t> strides_vector() const { return {strides.begin(), strides.end()}; }
@@ -34,11 +34,11 @@ Geometry geometry_of(const at::Tensor& tensor);
 
 // A tensor on the tape.
 struct TensorRef {
-  int32_t storage = -1;  // -1: undefined
+  int32_t storage = -1;  // Storage id; -1 for an undefined tensor.
   Geometry geometry;
   bool requires_grad = false;
-  // Which result of which op this object was, or -1. Two views of one memory that look alike are
-  // the same contents, but autograd knows them apart.
+  // Identifies the op result that this tensor object is, or -1. Two views with the same geometry have the same contents,
+  // but different autograd histories.
   int32_t handle = -1;
 
   bool defined() const { return storage >= 0; }
@@ -52,18 +52,18 @@ struct TensorListRef {
 
 using TapeArgument = std::variant<TensorRef, TensorListRef, ir::ScalarTensor, c10::IValue>;
 
-// The operand whose memory a result lies on.
+// The operand that a result shares memory with.
 struct Origin {
-  int32_t argument = -1;  // -1: memory of its own
-  int32_t item = 0;       // within a list
-  bool same = false;      // the very object
-  bool view = false;      // autograd knows it as a view of the operand (calls of the user only)
+  int32_t argument = -1;  // -1 if the result has memory of its own.
+  int32_t item = 0;       // Index within a list argument.
+  bool same = false;      // The result is the operand object itself.
+  bool view = false;      // Autograd treats it as a view of the operand (user calls only).
 };
 
 struct TapeResult {
   bool is_list = false;
   std::vector<TensorRef> items;
-  c10::SmallVector<Origin, 1> origins;  // one per item
+  c10::SmallVector<Origin, 1> origins;  // One per item.
 };
 
 struct TapeWrite {
@@ -72,8 +72,8 @@ struct TapeWrite {
   int32_t item = 0;
 };
 
-// How long a tape's lists were at one moment.
-struct TapeMark {
+// A position on a tape: the lengths of its lists at one moment.
+struct TapePosition {
   size_t storages = 0;
   size_t externals = 0;
   size_t scalars = 0;
@@ -83,75 +83,75 @@ struct TapeOp {
   c10::OperatorHandle op;
   std::vector<TapeArgument> args;
   std::vector<TapeResult> results;
-  c10::SmallVector<TapeWrite, 2> writes;  // operands that it overwrote
-  bool ordered = false;                   // random, or no tensor result at all
+  c10::SmallVector<TapeWrite, 2> writes;  // The operands that it writes.
+  bool ordered = false;                   // It draws random numbers or has no tensor result.
   bool no_grad = false;
   bool in_backward = false;
-  bool may_throw = false;   // on data, so that it is never dropped
-  bool births = false;      // memory without contents
-  int32_t overwrites = -1;  // the operand that it fills without reading it
-  bool immediate = false;   // cannot wait: its results depend on contents, on a generator, or are memory for the host
-  // Its floating-point numbers may differ from call to call: nothing but values depends on them.
-  // Not so where there is no tensor operand (`arange(0.0, n)`).
+  bool may_throw = false;   // It may throw depending on data, so it is never eliminated.
+  bool allocates = false;   // It returns uninitialized memory.
+  int32_t overwrites = -1;  // The operand that it fills without reading it, or -1.
+  bool immediate = false;   // It cannot be deferred: its results depend on contents or a generator, or are memory for the host.
+  // Its floating-point constants may differ from call to call, since only values depend on them. Ops without a tensor
+  // operand (`arange(0.0, n)`) have no free scalars.
   bool free_scalars = false;
-  bool absolute_offset = false;               // as_strided: counts from the start of the storage
-  bool takes_indices = false;                 // that it may refuse
-  at::ScalarType default_dtype = at::kFloat;  // libtorch's, when it was called
-  TapeMark before;
-  uint64_t nodes = 0;  // autograd nodes that this thread had made since the run began
+  bool absolute_offset = false;               // as_strided: the offset counts from the start of the storage.
+  bool takes_indices = false;                 // It takes indices that it may refuse.
+  at::ScalarType default_dtype = at::kFloat;  // libtorch's default dtype at the call.
+  TapePosition before;
+  uint64_t nodes = 0;  // Number of autograd nodes that this thread had created since the run began.
   ShapeRule shape_rule;
 };
 
-// Ops that come with one thing that the program does, and need nothing else from it.
-struct Extent {
+// Ops [begin, end) that one action of the program implies, so that they can be deferred as a whole.
+struct DeferrableRange {
   size_t begin = 0, end = 0;
   size_t scalars_begin = 0, scalars_end = 0;
-  std::vector<int32_t> touches;  // storages from before it that its ops work on
-  std::vector<int32_t> writes;   // of these
+  std::vector<int32_t> touches;  // Older storages that its ops use.
+  std::vector<int32_t> writes;   // Those of them that its ops write.
 };
 
-// What an op does on its way down the dispatcher depends on this, beside its arguments.
-struct Surroundings {
-  uint64_t included = 0, excluded = 0;  // dispatch keys
+// The thread state that, besides the arguments, determines how an op is dispatched.
+struct DispatchState {
+  uint64_t included = 0, excluded = 0;  // Raw dispatch key sets.
   uint32_t flags = 0;
   at::ScalarType default_dtype = at::kFloat;
-  bool operator==(const Surroundings&) const = default;
+  bool operator==(const DispatchState&) const = default;
 };
 
-// An op as the user called it, above autograd and composites, with grad mode off.
+// An op as the user called it, above autograd and decomposition, with grad mode off.
 struct UserCall {
   c10::OperatorHandle op;
-  Surroundings around;
+  DispatchState dispatch_state;
   std::vector<TapeArgument> args;
   std::vector<TapeResult> results;
-  Extent extent;
-  int32_t written = -1;  // the operand that it writes
-  int64_t bumps = 0;     // of that operand's version
+  DeferrableRange range;
+  int32_t written = -1;  // The operand that it writes, or -1.
+  int64_t bumps = 0;     // Number of increments of that operand's version.
 };
 
-// A backward in which nothing was the user's own.
+// A backward pass without user code.
 struct Backward {
   struct Leaf {
-    TensorRef before, after;  // its gradient
-    bool same = false;        // the same object, written
-    int64_t bumps = 0;        // of the gradient's version
+    TensorRef before, after;  // The leaf's gradient.
+    bool same = false;        // The gradient stays the same object and is written in place.
+    int64_t bumps = 0;        // Number of increments of the gradient's version.
   };
-  std::vector<uint64_t> signature;   // of the autograd graph
-  std::vector<TensorRef> gradients;  // that it starts from
+  std::vector<uint64_t> signature;   // Signature of the autograd graph.
+  std::vector<TensorRef> gradients;  // The gradients of the roots.
   std::vector<Leaf> leaves;
-  std::vector<int32_t> scalars;  // that the autograd graph may have saved
-  Extent extent;
+  std::vector<int32_t> scalars;  // The free scalars that the autograd graph may have saved.
+  DeferrableRange range;
 };
 
-// Equal bit by bit: two NaNs are the same constant, 0.0 and -0.0 are not.
+// Compare bit by bit: two NaNs are the same constant, 0.0 and -0.0 are not.
 bool same_constant(const c10::IValue& a, const c10::IValue& b);
-bool same_number(const ir::ScalarTensor& a, const ir::ScalarTensor& b);
+bool same_scalar_tensor(const ir::ScalarTensor& a, const ir::ScalarTensor& b);
 
-// In words, for messages.
+// Text for messages.
 std::string describe(const TapeArgument& argument);
 std::string describe(const c10::IValue& value);
 
-// The free scalar in an argument, if it holds one.
+// The free scalar in an argument, or nullopt.
 std::optional<double> free_scalar(const TapeOp& op, const TapeArgument& argument);
 
 // Calls f for every tensor among arguments, undefined ones too.
@@ -173,10 +173,10 @@ void for_each_ref(Op& op, F&& f) {
   for (auto& write : op.writes) f(write.ref);
 }
 
-// The operands of arguments as objects, in the order of for_each_operand.
+// The tensor objects of the arguments, in the order of for_each_operand.
 std::vector<const c10::TensorImpl*> operand_objects(const std::vector<TapeArgument>& args, const std::vector<c10::IValue>& stack,
                                                     size_t first);
-// The operand on the result's memory; the operand itself if it is the same object.
+// Finds the operand that the result shares memory with, preferring the operand that is the same object.
 Origin origin_of(const at::Tensor& result, const std::vector<TapeArgument>& args, const std::vector<const c10::TensorImpl*>& operands,
                  int32_t storage);
 

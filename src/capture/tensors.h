@@ -1,4 +1,4 @@
-// Small questions about tensors on a stack.
+// Predicates on tensors, and iteration over the tensors of an IValue.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -6,25 +6,26 @@
 
 namespace tenon::capture {
 
-// Tensors with one of these are not plain memory on the CPU.
-inline constexpr c10::DispatchKeySet kOdd({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor,
-                                           c10::DispatchKey::Python, c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr,
-                                           c10::DispatchKey::Quantized, c10::DispatchKey::MkldnnCPU});
+// Tensors with one of these keys are not plain strided CPU memory.
+inline constexpr c10::DispatchKeySet kUnsupportedKeys({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative,
+                                                       c10::DispatchKey::ZeroTensor, c10::DispatchKey::Python, c10::DispatchKey::Sparse,
+                                                       c10::DispatchKey::SparseCsr, c10::DispatchKey::Quantized,
+                                                       c10::DispatchKey::MkldnnCPU});
 
 inline c10::StorageImpl* storage_of(const c10::TensorImpl* tensor) { return tensor->unsafe_storage().unsafeGetStorageImpl(); }
 
-// Not has_storage(): it announces a read (capture/observed_tensor.h).
+// Replaces has_storage(), which would announce a read (capture/observed_tensor.h).
 inline bool has_memory(const c10::TensorImpl* tensor) { return static_cast<bool>(tensor->unsafe_storage()); }
 
 inline bool is_plain(const c10::TensorImpl* tensor) {
   c10::DispatchKeySet keys = tensor->key_set();
-  return (keys & kOdd).empty() && keys.has_backend(c10::BackendComponent::CPUBit) && has_memory(tensor);
+  return (keys & kUnsupportedKeys).empty() && keys.has_backend(c10::BackendComponent::CPUBit) && has_memory(tensor);
 }
 
-// A level of forward-mode AD has been entered, so tensors may carry tangents.
+// Returns whether a level of forward-mode AD is active, so that tensors may carry tangents.
 bool forward_mode_is_active();
 
-// Forward-mode AD computes with it: it carries a tangent, or is a view of a tensor that does.
+// Returns whether the tensor carries a forward-mode tangent, or is a view of a tensor that does.
 bool has_tangent(const at::Tensor& tensor);
 
 // Calls f for every defined tensor in a value.

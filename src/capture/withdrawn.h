@@ -1,7 +1,7 @@
-// Storages of the program's that ops waiting in a replay will write. Until these ops have run, the storage's
-// pointer is withdrawn: the storage shows a reserved address instead, so that nobody reads old contents. A read
-// at that address runs what waits and then shows a copy of the contents there, also when it comes late: the
-// address belongs to the storage for as long as the storage lives.
+// Withdrawn storages. While deferred ops of a replay still have to write a storage of the program, the storage's pointer is
+// replaced by a reserved address, so that no thread reads stale contents. A read at that address flushes the deferred ops
+// and maps a copy of the contents there. The address belongs to the storage for the storage's lifetime, so that late reads
+// are served too.
 #pragma once
 
 #include <c10/core/StorageImpl.h>
@@ -12,45 +12,45 @@
 
 namespace tenon::capture {
 
-// The pointer of one storage. It stays the same object for as long as the storage lives.
+// The pointer of one storage. The object stays the same for the storage's lifetime.
 class Withdrawable;
 
-// What was found for a storage last time. It need not be looked up again while nothing was removed.
-struct FoundPointer {
+// A cached lookup. It is valid as long as no entry has been removed.
+struct CachedPointer {
   const c10::StorageImpl* storage = nullptr;
   Withdrawable* pointer = nullptr;
   uint64_t removals = 0;
 };
 
-// Null if no addresses are left for it.
-Withdrawable* find_withdrawable(c10::StorageImpl* storage, FoundPointer& last);
-// False if ops that write the storage must run at once: another replay has withdrawn its pointer, or another
-// thread has used it while it was withdrawn. After the latter the next writes run at once, and ever more of them
-// the more often it happens.
+// Returns null if no reserved addresses are left.
+Withdrawable* find_withdrawable(c10::StorageImpl* storage, CachedPointer& last);
+// Returns false if ops that write the storage must not be deferred: another replay has withdrawn its pointer, or another
+// thread has used the storage while it was withdrawn. Each time the latter happens, twice as many of the following writes
+// are not deferred.
 bool may_withdraw(Withdrawable& pointer);
 
-// False if another thread was faster. The storage must be held.
+// Returns false if another thread has withdrawn it first. The caller must hold the storage.
 bool withdraw(Withdrawable& pointer);
 void restore(c10::ArrayRef<Withdrawable*> pointers);
-// Where the contents are; for the replay that withdrew it.
+// The address of the contents. Only the replay that withdrew the pointer may call it.
 const void* withdrawn_memory(const Withdrawable& pointer);
 
-// Where the contents are, withdrawn or not.
+// The address of the storage's contents, withdrawn or not.
 const void* memory_of(const c10::StorageImpl* storage);
 
-// A thread other than the one that runs the replay used a storage whose pointer was withdrawn.
+// Records that a thread other than the replay's has used a storage while it was withdrawn.
 void note_use_by_other_thread(c10::StorageImpl* storage);
 
-// The program wrote the storage at once: a copy that is shown at its address is no longer right.
+// Unmaps the copy at the storage's reserved address, because the program has written the storage since.
 void retire_copy(c10::StorageImpl* storage);
 
-// Around a fork: no other thread is inside meanwhile.
+// The table's lock, which is held during a fork so that the child finds it unlocked.
 void lock_withdrawn();
 void unlock_withdrawn();
 
-// Serves an access at the address of a storage, withdrawn now or earlier. False if the address is not one of these,
-// and for a write by the thread that withdrew the pointer: the program writes through a const pointer. A write by
-// another thread is a race that the program does not lock; it does no harm, but is lost.
+// Serves an access at the reserved address of a storage that is or was withdrawn. Returns false for other addresses, and
+// for a write by the thread that withdrew the pointer: the program writes through a const pointer. A write by another thread
+// is a data race of the program; it is lost, but does no other harm.
 bool serve_withdrawn(const Fault& fault);
 
 }  // namespace tenon::capture

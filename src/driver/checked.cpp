@@ -6,7 +6,7 @@
 #include "base/warn.h"
 #include "bridge/convert.h"
 #include "capture/backward.h"
-#include "capture/extents.h"
+#include "capture/dispatch_state.h"
 #include "capture/tensors.h"
 #include "driver/compile_notice.h"
 #include "driver/graphs.h"
@@ -33,7 +33,7 @@ capture::Geometry geometry_of(const ir::TensorType& type) {
 
 // The tensor with which a storage was born.
 capture::TensorRef whole(const capture::Tape& tape, int32_t storage) {
-  for (const capture::TapeResult& result : tape.ops[tape.storages[storage].born].results)
+  for (const capture::TapeResult& result : tape.ops[tape.storages[storage].made_by].results)
     for (const capture::TensorRef& ref : result.items)
       if (ref.storage == storage) return ref;
   return {};
@@ -73,7 +73,7 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Ou
   capture::RecordOptions record{.fullgraph = options_.fullgraph,
                                 .may_record = may_record(),
                                 .may_derive = options_.dynamic != Dynamic::no && stance() == Stance::compile,
-                                .note_calls = !grad_mode && !capture::forward_mode_is_active(),
+                                .record_calls = !grad_mode && !capture::forward_mode_is_active(),
                                 .first_node = capture::nodes_made()};
   if (stance() != Stance::compile) {
     record.may_record = stance() == Stance::fail_on_recompile && streams->empty();
@@ -84,7 +84,7 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Ou
       return;
     }
   }
-  auto run = [&](const capture::Stretch& stretch, capture::CallMemory& memory) { return run_stretch(grad_mode, stretch, memory); };
+  auto run = [&](const capture::OpRange& stretch, capture::CallMemory& memory) { return run_stretch(grad_mode, stretch, memory); };
   auto replayer = std::make_shared<capture::Replayer>(streams, record, run, names);
   capture::listen_to_backwards();
   capture::RegisteredReplay registered(replayer);
@@ -154,13 +154,13 @@ void CheckedCalls::forget_plans(bool grad_mode) {
   std::erase_if(plans_, [&](const auto& entry) {
     size_t number = std::get<1>(entry.first);
     return std::get<0>(entry.first) == grad_mode &&
-           std::none_of(streams->begin(), streams->end(), [&](const auto& stream) { return stream->number == number; });
+           std::none_of(streams->begin(), streams->end(), [&](const auto& stream) { return stream->id == number; });
   });
 }
 
-std::shared_ptr<CheckedCalls::Plan> CheckedCalls::find_plan(bool grad_mode, const capture::Stretch& stretch) {
+std::shared_ptr<CheckedCalls::Plan> CheckedCalls::find_plan(bool grad_mode, const capture::OpRange& stretch) {
   std::lock_guard lock(mutex_);
-  auto& plans = plans_[{grad_mode, stretch.stream.number, stretch.begin, stretch.end}];
+  auto& plans = plans_[{grad_mode, stretch.stream.id, stretch.begin, stretch.end}];
   auto it = std::find_if(plans.begin(), plans.end(), [&](const auto& plan) { return plan->live == stretch.live; });
   if (it == plans.end() && plans.size() >= kPlansAPlace) return nullptr;
   if (it == plans.end()) {
@@ -179,10 +179,10 @@ std::shared_ptr<CheckedCalls::Plan> CheckedCalls::find_plan(bool grad_mode, cons
   return *it;
 }
 
-void CheckedCalls::build_plan(Plan& plan, const capture::Stretch& stretch, bool grad_mode) {
+void CheckedCalls::build_plan(Plan& plan, const capture::OpRange& stretch, bool grad_mode) {
   const capture::Tape& tape = stretch.stream.tape;
   CompileNotice notice(options_, stretch.end - stretch.begin);
-  capture::Results results;
+  capture::ProgramResults results;
   for (int32_t storage : stretch.live) {
     results.refs.push_back(whole(tape, storage));
     plan.outputs.push_back(results.refs.back().geometry);
@@ -208,18 +208,18 @@ void CheckedCalls::build_plan(Plan& plan, const capture::Stretch& stretch, bool 
   }
 }
 
-bool CheckedCalls::run_stretch(bool grad_mode, const capture::Stretch& stretch, capture::CallMemory& memory) {
+bool CheckedCalls::run_stretch(bool grad_mode, const capture::OpRange& stretch, capture::CallMemory& memory) {
   std::shared_ptr<Plan> plan = find_plan(grad_mode, stretch);
   if (!plan) return false;
   std::vector<double> scalars;
   for (int32_t number : plan->functional.scalars) scalars.push_back(memory.scalars[number]);
   for (const capture::InputBinding& binding : plan->functional.inputs)
-    if (binding.whole_storage && memory.is_moved(binding.storage)) return false;
+    if (binding.whole_storage && memory.is_shifted(binding.storage)) return false;
   c10::SmallVector<at::Tensor, 4> outputs;
   if (const runtime::FlatPlan* flat = plan->executable->flat()) {
     c10::SmallVector<runtime::FlatPlan::Input, 16> inputs;
     for (size_t i = 0; i < plan->inputs.size(); ++i) {
-      auto [begin, owner] = memory.place(plan->functional.inputs[i].storage);
+      auto [begin, owner] = memory.address(plan->functional.inputs[i].storage);
       inputs.push_back({begin + plan->inputs[i].offset * static_cast<int64_t>(c10::elementSize(plan->inputs[i].dtype)), owner});
     }
     outputs = flat->run(inputs, scalars.empty() ? c10::ArrayRef<double>(plan->executable->graph().scalars) : scalars,
@@ -232,7 +232,7 @@ bool CheckedCalls::run_stretch(bool grad_mode, const capture::Stretch& stretch, 
   }
   for (size_t i = 0; i < plan->live.size(); ++i) {
     const capture::ResultBinding& result = plan->functional.results[i];
-    memory.put(plan->live[i], storage_with(outputs[result.index], plan->outputs[i]));
+    memory.set(plan->live[i], storage_with(outputs[result.index], plan->outputs[i]));
   }
   return true;
 }

@@ -40,9 +40,9 @@ class CheckedCalls {
   };
   using Place = std::tuple<bool, size_t, size_t, size_t>;  // grad mode, stream, begin, end
 
-  bool run_stretch(bool grad_mode, const capture::Stretch& stretch, capture::CallMemory& memory);
-  std::shared_ptr<Plan> find_plan(bool grad_mode, const capture::Stretch& stretch);
-  void build_plan(Plan& plan, const capture::Stretch& stretch, bool grad_mode);
+  bool run_stretch(bool grad_mode, const capture::OpRange& stretch, capture::CallMemory& memory);
+  std::shared_ptr<Plan> find_plan(bool grad_mode, const capture::OpRange& stretch);
+  void build_plan(Plan& plan, const capture::OpRange& stretch, bool grad_mode);
   void forget_plans(bool grad_mode);
   void note_plain();
   void learn(bool grad_mode, capture::Replayer& replayer, double seconds);

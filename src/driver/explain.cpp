@@ -32,10 +32,10 @@ void add_parts(Recording& recording, const std::string& name, std::vector<Explan
   for (size_t i = 0; i + 1 < cuts.size(); i += 2) {
     if (cuts[i] >= cuts[i + 1]) continue;
     // What later parts and the caller read of this one.
-    capture::Results results;
+    capture::ProgramResults results;
     auto add = [&](const capture::TensorRef& ref) {
       if (!ref.defined()) return;
-      int32_t born = tape.storages[ref.storage].born;
+      int32_t born = tape.storages[ref.storage].made_by;
       if (born < static_cast<int32_t>(cuts[i]) || born >= static_cast<int32_t>(cuts[i + 1])) return;
       if (std::find(results.refs.begin(), results.refs.end(), ref) == results.refs.end()) results.refs.push_back(ref);
     };

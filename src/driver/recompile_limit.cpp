@@ -13,7 +13,7 @@ std::string advice(const std::string& guard, Trust trust) {
   if (guard == "sizes" || guard == "strides" || guard == "offset")
     return "Pad arguments to a few sizes, or compile with Trust::checked, which follows new sizes without recording them, or raise "
            "Options::recompile_limit.";
-  if (guard == "number" || guard == "text") return "Pass what changes from call to call as a tensor, or raise Options::recompile_limit.";
+  if (guard == "scalar" || guard == "text") return "Pass what changes from call to call as a tensor, or raise Options::recompile_limit.";
   if (guard == "watched") return "Watch only what stays the same for many calls, or raise Options::recompile_limit.";
   if (guard == "replay" && trust == Trust::checked)
     return "Set Options::dynamic = Dynamic::yes if sizes or integers change, keep other numbers that change in tensors, or raise "

@@ -133,7 +133,7 @@ class Run {
       const at::Tensor& tensor = *tensors[i];
       ResultInfo info;
       if (tensor.defined()) {
-        if (tensor.layout() == at::kStrided && r.recorder.storage_number(tensor) < 0)
+        if (tensor.layout() == at::kStrided && r.recorder.storage_id(tensor) < 0)
           r.obstacles.push_back("it returns a tensor that no recorded op made");
         info.ref = r.recorder.refer(tensor);
         info.requires_grad = tensor.requires_grad();
@@ -141,7 +141,7 @@ class Run {
         auto& last = earlier.try_emplace(tensor.unsafeGetTensorImpl(), -1).first->second;
         info.same_as_result = std::exchange(last, static_cast<int32_t>(i));
         if (auto it = externals.find(tensor.unsafeGetTensorImpl()); it != externals.end()) info.same_as_external = it->second;
-        bool made_inside = info.ref.defined() && r.tape().storages[info.ref.storage].born >= 0;
+        bool made_inside = info.ref.defined() && r.tape().storages[info.ref.storage].made_by >= 0;
         if (made_inside && info.inference && !r.settings.inference_mode) r.inference = true;
       }
       r.results.push_back(std::move(info));
@@ -155,7 +155,7 @@ class Run {
     Recording& r = *recording_;
     for (External& e : r.tape().externals) {
       at::Tensor handle;
-      if (e.kind == External::Kind::state || e.kind == External::Kind::met) {
+      if (e.kind == External::Kind::state || e.kind == External::Kind::discovered) {
         if (auto impl = e.weak.lock()) {
           handle = at::Tensor(std::move(impl));
         } else if (auto storage = e.weak_storage.lock()) {
@@ -164,7 +164,7 @@ class Run {
           handle.unsafeGetTensorImpl()->set_sizes_contiguous({0});
           handle = at::as_strided(handle, e.ref.geometry.sizes, e.ref.geometry.strides, e.ref.geometry.offset);
           e.ref.requires_grad = false;
-        } else if (!e.is_number()) {
+        } else if (!e.is_constant()) {
           r.obstacles.push_back("a tensor that was made where the dispatcher does not see it (from_blob, another thread)");
         }
         if (handle.defined() && e.ref.requires_grad && handle.is_leaf() && !before_.count(handle.unsafeGetTensorImpl())) {
@@ -212,8 +212,7 @@ class Run {
       GradientEffect effect{static_cast<int32_t>(i)};
       if (now.defined()) {
         if (now.requires_grad()) r.obstacles.push_back("it leaves a gradient that requires grad");
-        if (now.layout() == at::kStrided && r.recorder.storage_number(now) < 0)
-          r.obstacles.push_back("a gradient that no recorded op made");
+        if (now.layout() == at::kStrided && r.recorder.storage_id(now) < 0) r.obstacles.push_back("a gradient that no recorded op made");
         effect.result = static_cast<int32_t>(r.extra.size());
         r.extra.push_back(r.recorder.refer(now));
       }
@@ -227,7 +226,7 @@ class Run {
   void check_returned_arguments() {
     Recording& r = *recording_;
     for (const ResultInfo& info : r.results) {
-      if (!info.requires_grad || !info.ref.defined() || r.tape().storages[info.ref.storage].born >= 0) continue;
+      if (!info.requires_grad || !info.ref.defined() || r.tape().storages[info.ref.storage].made_by >= 0) continue;
       size_t ways = uses(info.ref.storage);
       for (const ResultInfo& other : r.results) ways += other.requires_grad && other.ref.storage == info.ref.storage;
       if (ways > 2)
@@ -264,7 +263,7 @@ class Run {
     for (size_t i = 0; i < tensors.size(); ++i) {
       const ResultInfo& info = r.results[i];
       if (!info.requires_grad || !info.ref.defined() || info.same_as_result >= 0) continue;
-      if (r.tape().storages[info.ref.storage].born < 0) {  // a view of something given: made again by itself
+      if (r.tape().storages[info.ref.storage].made_by < 0) {  // a view of something given: made again by itself
         if (is_written(info.ref.storage)) r.obstacles.push_back("it returns memory that it was given and wrote to, with a history");
         continue;
       }
@@ -306,8 +305,8 @@ class Run {
 
 }  // namespace
 
-capture::Results Recording::forward_results() const {
-  capture::Results out;
+capture::ProgramResults Recording::forward_results() const {
+  capture::ProgramResults out;
   for (const ResultInfo& info : results) out.refs.push_back(info.ref);
   for (const capture::TensorRef& ref : extra) out.refs.push_back(ref);
   out.forward = out.refs.size();

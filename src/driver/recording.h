@@ -44,7 +44,7 @@ struct BackwardKinds {
 };
 
 struct Recording {
-  Recording(const detail::Leaves& in, capture::WatchedNumbers watched, capture::RecordOptions options)
+  Recording(const detail::Leaves& in, capture::WatchedValues watched, capture::RecordOptions options)
       : recorder(options), guards(in, std::move(watched)), settings(capture::Settings::now()) {}
 
   capture::Tape& tape() { return recorder.tape(); }
@@ -67,7 +67,7 @@ struct Recording {
   bool spent = false;           // the results were differentiated inside
   bool differentiates = false;  // autograd ran inside
   bool inference = false;       // results were made in inference mode inside
-  capture::TapeExtent forward;  // what of the tape is the run itself; the rest is its backward
+  capture::TapeLength forward;  // what of the tape is the run itself; the rest is its backward
   size_t mismatches = 0;        // recordings since that did not agree
 
   std::mutex backward_mutex;
@@ -78,7 +78,7 @@ struct Recording {
   bool backward_tried = false;
 
   bool needs_grad() const { return !differentiable_results.empty(); }
-  capture::Results forward_results() const;
+  capture::ProgramResults forward_results() const;
 };
 
 using Known = std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>>;  // leaves met in earlier runs

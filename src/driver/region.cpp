@@ -31,7 +31,7 @@ void add_once(List& list, const T& item) {
 
 Region::Region(Options options)
     : options_(std::move(options)), kind_(driver::backend_kind(options_.backend)), checked_(options_), internal_errors_(options_) {
-  settle_in_process();
+  keep_library_loaded();
   counts_.name = options_.name;
   counts_.backend = options_.backend;
 }

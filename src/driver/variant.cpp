@@ -50,9 +50,9 @@ bool hold_backward_externals(Recording& recording) {
   const auto& externals = recording.tape().externals;
   recording.held.resize(externals.size());
   for (size_t i = recording.forward.externals; i < externals.size(); ++i) {
-    if (externals[i].kind == External::Kind::tangent || externals[i].is_number()) continue;
+    if (externals[i].kind == External::Kind::tangent || externals[i].is_constant()) continue;
     auto impl = externals[i].weak.lock();
-    if (externals[i].kind != External::Kind::met || !impl) {
+    if (externals[i].kind != External::Kind::discovered || !impl) {
       recording.backward_obstacles.push_back("a tensor that is gone (" + externals[i].name + ")");
       return false;
     }
@@ -160,7 +160,7 @@ std::unique_ptr<Joint> make_joint(Recording& recording, const Options& options, 
   if (!hold_backward_externals(recording)) return nullptr;
   auto joint = std::make_unique<Joint>();
   const RecordedBackward& backward = *recording.backward;
-  capture::Results results = recording.forward_results();
+  capture::ProgramResults results = recording.forward_results();
   joint->forward_results = results.forward;
   results.refs.insert(results.refs.end(), backward.gradients.begin(), backward.gradients.end());
   joint->functional = phases.time(Phase::functionalize, [&] {

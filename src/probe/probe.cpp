@@ -1,5 +1,5 @@
-// libtenon_probe.so: LD_PRELOAD=libtenon_probe.so ./any_libtorch_program. Listens to the program's
-// ops, changes nothing, and prints at the end what compiling it would bring.
+// libtenon_probe.so: LD_PRELOAD=libtenon_probe.so ./any_libtorch_program. Listens to the program's ops without changing
+// them, and prints at exit what compiling the program would gain.
 #include <ATen/core/enum_tag.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -18,55 +18,55 @@
 namespace tenon::probe {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 using capture::Stack;
 
-double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double since(SteadyClock::time_point start) { return std::chrono::duration<double>(SteadyClock::now() - start).count(); }
 
-struct OpFacts {
+struct ProbedOp {
   std::string name;
-  uint32_t number = 0;
-  Kind kind = Kind::other;
+  uint32_t id = 0;
+  OpCategory category = OpCategory::other;
   bool composite = false, reads_host = false;
 };
 
-Kind kind_of(const c10::OperatorHandle& op, const std::string& name) {
-  if (op.hasTag(at::Tag::pointwise)) return Kind::fusable;
-  for (const char* part : {"softmax", "layer_norm", "::sum", "::mean", "::var", "::amax", "::cat", "::copy_", "::_to_copy", "::clone",
-                           "::masked_fill", "::fill_", "::zero_"})
-    if (name.find(part) != std::string::npos) return Kind::fusable;
-  for (const char* part : {"mm", "conv", "attention", "linear", "lstm", "gru", "dot"})
-    if (name.find(part) != std::string::npos) return Kind::library;
+OpCategory category_of(const c10::OperatorHandle& op, const std::string& name) {
+  if (op.hasTag(at::Tag::pointwise)) return OpCategory::fusable;
+  for (const char* name_fragment : {"softmax", "layer_norm", "::sum", "::mean", "::var", "::amax", "::cat", "::copy_", "::_to_copy",
+                                    "::clone", "::masked_fill", "::fill_", "::zero_"})
+    if (name.find(name_fragment) != std::string::npos) return OpCategory::fusable;
+  for (const char* name_fragment : {"mm", "conv", "attention", "linear", "lstm", "gru", "dot"})
+    if (name.find(name_fragment) != std::string::npos) return OpCategory::library;
   for (const auto& result : op.schema().returns())
-    if (result.alias_info() && !result.alias_info()->isWrite()) return Kind::view;
-  return Kind::other;
+    if (result.alias_info() && !result.alias_info()->isWrite()) return OpCategory::view;
+  return OpCategory::other;
 }
 
 class Probe : public capture::Listener {
  public:
   void on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) override {
     ++report_.calls;
-    auto start = Clock::now();
+    auto start = SteadyClock::now();
     capture::outer_run(op, keys, stack);
     report_.call_seconds += since(start);
   }
 
   void on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) override {
-    const OpFacts& facts = facts_of(op);
-    if (facts.composite) return capture::inner_decompose(op, keys, stack);
+    const ProbedOp& probed = probed_op(op);
+    if (probed.composite) return capture::inner_decompose(op, keys, stack);
     ++report_.ops;
-    if (sequence_.size() < kLongest) sequence_.push_back(facts.number);
-    if (facts.reads_host) note_read(facts);
-    bool goes_on = facts.kind != Kind::fusable || continues_chain(op, *stack);
-    if (!goes_on || facts.kind == Kind::library || facts.kind == Kind::other) end_chain();
-    auto start = Clock::now();
+    if (sequence_.size() < kMaxSequenceOps) sequence_.push_back(probed.id);
+    if (probed.reads_host) note_read(probed);
+    bool joins_chain = probed.category != OpCategory::fusable || continues_chain(op, *stack);
+    if (!joins_chain || probed.category == OpCategory::library || probed.category == OpCategory::other) end_chain();
+    auto start = SteadyClock::now();
     capture::inner_run(op, keys, stack);
     double seconds = since(start);
-    report_.seconds[facts.kind] += seconds;
-    auto& [count, sum] = report_.by_op[facts.name];
+    report_.seconds[probed.category] += seconds;
+    auto& [count, sum] = report_.by_op[probed.name];
     ++count;
     sum += seconds;
-    if (facts.kind == Kind::fusable) add_to_chain(op, *stack, seconds);
+    if (probed.category == OpCategory::fusable) add_to_chain(op, *stack, seconds);
   }
 
   ~Probe() override {
@@ -82,25 +82,25 @@ class Probe : public capture::Listener {
   }
 
  private:
-  static constexpr size_t kLongest = 1'000'000;
+  static constexpr size_t kMaxSequenceOps = 1'000'000;
 
-  const OpFacts& facts_of(const c10::OperatorHandle& op) {
-    auto [it, fresh] = facts_.try_emplace(&op.schema());
+  const ProbedOp& probed_op(const c10::OperatorHandle& op) {
+    auto [it, fresh] = ops_.try_emplace(&op.schema());
     if (!fresh) return it->second;
-    OpFacts& facts = it->second;
-    facts.name = capture::op_name(op);
-    facts.number = static_cast<uint32_t>(facts_.size());
-    facts.kind = kind_of(op, facts.name);
-    facts.composite = capture::is_composite(op);
-    const ops::Facts* row = ops::find(facts.name);
-    facts.reads_host = row && row->breaks && facts.name != "aten::index.Tensor";
-    return facts;
+    ProbedOp& probed = it->second;
+    probed.name = capture::op_name(op);
+    probed.id = static_cast<uint32_t>(ops_.size());
+    probed.category = category_of(op, probed.name);
+    probed.composite = capture::is_composite(op);
+    const ops::Facts* entry = ops::find(probed.name);
+    probed.reads_host = entry && entry->breaks && probed.name != "aten::index.Tensor";
+    return probed;
   }
 
-  void note_read(const OpFacts& facts) {
+  void note_read(const ProbedOp& probed) {
     std::vector<void*> frames = capture::return_addresses();
     auto& [read, kept] = reads_[frames];
-    read.op = facts.name;
+    read.op = probed.name;
     ++read.count;
     if (kept.empty()) kept = frames;
   }
@@ -137,9 +137,9 @@ class Probe : public capture::Listener {
     last_ = nullptr;
   }
 
-  Clock::time_point start_ = Clock::now();
+  SteadyClock::time_point start_ = SteadyClock::now();
   Report report_;
-  std::unordered_map<const void*, OpFacts> facts_;
+  std::unordered_map<const void*, ProbedOp> ops_;
   std::map<std::vector<void*>, std::pair<HostRead, std::vector<void*>>> reads_;
   std::vector<uint32_t> sequence_;
   size_t chain_ops_ = 0;
@@ -147,9 +147,9 @@ class Probe : public capture::Listener {
   const void* last_ = nullptr;
 };
 
-// Listens on the thread that loads the library, from then on until the program exits.
+// Listens on the thread that loads the library, until the program exits.
 struct Listening {
-  Listening() { unsetenv("LD_PRELOAD"); }  // not for programs that this one starts
+  Listening() { unsetenv("LD_PRELOAD"); }  // Child processes are not probed.
   Probe probe;
   capture::ListenScope scope{&probe};
 };

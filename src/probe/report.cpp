@@ -6,8 +6,8 @@
 namespace tenon::probe {
 namespace {
 
-// What an op costs on the host in eager mode and in checked replay, in seconds.
-constexpr double kEagerOp = 1.2e-6, kReplayedOp = 0.4e-6;
+// Host time per op in eager mode and in checked replay, in seconds.
+constexpr double kEagerSecondsPerOp = 1.2e-6, kReplaySecondsPerOp = 0.4e-6;
 
 template <class... T>
 std::string line(const char* format, T... values) {
@@ -16,32 +16,33 @@ std::string line(const char* format, T... values) {
   return text;
 }
 
-double share(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+double percent(double seconds, double total) { return total > 0 ? 100 * seconds / total : 0; }
 
 }  // namespace
 
-Block repeated_block(const std::vector<uint32_t>& s) {
-  Block best;
+RepeatedBlock repeated_block(const std::vector<uint32_t>& s) {
+  RepeatedBlock best;
   for (size_t period = 1; period * 2 <= s.size(); ++period) {
     size_t same = 0;
     while (same + period < s.size() && s[s.size() - 1 - same] == s[s.size() - 1 - same - period]) ++same;
     size_t times = same / period + 1;
     if (times >= 2 && times * period > best.ops * best.times) best = {period, times};
-    if (best.ops > 0 && best.ops * best.times * 2 > s.size()) break;  // the shortest block that explains most of it
+    if (best.ops > 0 && best.ops * best.times * 2 > s.size()) break;  // The shortest block that covers most of the sequence.
   }
   return best;
 }
 
 std::string Report::text() const {
-  std::string out = line("tenon probe: %zu ops as the program made them, %zu below autograd; %.3f s of %.3f s in ops\n", calls, ops,
+  std::string out = line("tenon probe: %zu ops called by the program, %zu below autograd; %.3f s of %.3f s in ops\n", calls, ops,
                          call_seconds, wall_seconds);
-  auto of = [&](Kind kind) {
-    auto it = seconds.find(kind);
+  auto of = [&](OpCategory category) {
+    auto it = seconds.find(category);
     return it == seconds.end() ? 0.0 : it->second;
   };
-  double kernels = of(Kind::library) + of(Kind::fusable) + of(Kind::view) + of(Kind::other);
-  out += line("  where: products, convolutions, attention %.0f %%, what could fuse %.0f %%, the rest %.0f %%\n",
-              share(of(Kind::library), kernels), share(of(Kind::fusable), kernels), share(of(Kind::view) + of(Kind::other), kernels));
+  double kernels = of(OpCategory::library) + of(OpCategory::fusable) + of(OpCategory::view) + of(OpCategory::other);
+  out += line("  where: products, convolutions, attention %.0f %%, fusible ops %.0f %%, other ops %.0f %%\n",
+              percent(of(OpCategory::library), kernels), percent(of(OpCategory::fusable), kernels),
+              percent(of(OpCategory::view) + of(OpCategory::other), kernels));
   std::vector<std::pair<std::string, std::pair<size_t, double>>> sorted(by_op.begin(), by_op.end());
   std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.second > b.second.second; });
   for (size_t i = 0; i < sorted.size() && i < 5; ++i)
@@ -51,12 +52,12 @@ std::string Report::text() const {
               chains.seconds * 1e3, chains.longest_op_seconds * 1e3);
   size_t reads = 0;
   for (const auto& [where, read] : host_reads) reads += read.count;
-  out += line("  host reads: %zu%s\n", reads, reads ? " (each ends a stretch of compiled code)" : "");
+  out += line("  host reads: %zu%s\n", reads, reads ? " (each splits the compiled code)" : "");
   for (const auto& [where, read] : host_reads) out += line("    %s at %s, %zu times\n", read.op.c_str(), where.c_str(), read.count);
   if (block.ops)
     out += line("  repeats: the last %zu ops are one block of %zu, %zu times\n", block.ops * block.times, block.ops, block.times);
   else out += "  repeats: no block of ops repeats; compiling pays when a function is called again and again\n";
-  double host = static_cast<double>(ops) * (kEagerOp - kReplayedOp);
+  double host = static_cast<double>(ops) * (kEagerSecondsPerOp - kReplaySecondsPerOp);
   double saved = std::max(0.0, chains.seconds - chains.longest_op_seconds) + std::min(host, call_seconds / 2);
   double left = std::max(wall_seconds - saved, wall_seconds / 20);
   out += line("  estimate: %.2f x, if the repeated part is compiled (%.1f ms of host time, %.1f ms of memory traffic saved)\n",

@@ -1,4 +1,4 @@
-// What the probe counts, and how it tells it.
+// The probe's counters and their printed report.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace tenon::probe {
 
-enum class Kind : uint8_t { library, fusable, view, other };
+enum class OpCategory : uint8_t { library, fusable, view, other };
 
-// A run of ops, each reading what the one before made, that one kernel could do.
+// Statistics of chains: sequences of ops, each of which reads the previous op's result, that one kernel could compute.
 struct Chains {
   size_t count = 0, ops = 0;
-  double seconds = 0, longest_op_seconds = 0;  // all of it; the slowest op of each
+  double seconds = 0, longest_op_seconds = 0;  // Sum over all ops, and sum over the slowest op of each chain.
 };
 
 struct HostRead {
@@ -21,23 +21,23 @@ struct HostRead {
   size_t count = 0;
 };
 
-struct Block {
+struct RepeatedBlock {
   size_t ops = 0, times = 0;
 };
 
 struct Report {
   size_t calls = 0, ops = 0;
   double wall_seconds = 0, call_seconds = 0;
-  std::map<Kind, double> seconds;
-  std::map<std::string, std::pair<size_t, double>> by_op;  // count, seconds
+  std::map<OpCategory, double> seconds;
+  std::map<std::string, std::pair<size_t, double>> by_op;  // Count and seconds by op.
   Chains chains;
-  std::map<std::string, HostRead> host_reads;  // by source line
-  Block block;
+  std::map<std::string, HostRead> host_reads;  // By source line.
+  RepeatedBlock block;
 
   std::string text() const;
 };
 
-// The block that a sequence ends with repetitions of; {0, 0} if it does not.
-Block repeated_block(const std::vector<uint32_t>& sequence);
+// Finds the block of ops whose repetition ends the sequence, or {0, 0}.
+RepeatedBlock repeated_block(const std::vector<uint32_t>& sequence);
 
 }  // namespace tenon::probe

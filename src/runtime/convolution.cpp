@@ -21,7 +21,7 @@ at::Tensor call(const c10::OperatorHandle& op, torch::jit::Stack stack) {
 
 Convolution::Folded Convolution::fold(c10::ArrayRef<at::Tensor> weights, double epsilon) const {
   std::vector<at::Tensor> all;
-  for (const at::Tensor& weight : weights) all.push_back(bridge::lent(weight));
+  for (const at::Tensor& weight : weights) all.push_back(bridge::borrowed(weight));
   Folded out{all[0], what_.has_bias ? all[1] : at::Tensor()};
   if (!what_.has_norm) return out;
   size_t first = what_.has_bias ? 2 : 1;

@@ -49,8 +49,8 @@ const at::Tensor& Frame::over_memory(ir::ValueId id) {
   char* begin = memory_[id] - type.offset * ir::dtype_size(type.dtype);
   auto bytes = static_cast<size_t>(ir::extent_of(type) * ir::dtype_size(type.dtype));
   at::Tensor& tensor = made_[id];
-  if (tensor.defined()) bridge::lend_again(tensor.storage(), begin, bytes, owner);
-  else tensor = bridge::tensor_in(bridge::lend(begin, bytes, owner), type);
+  if (tensor.defined()) bridge::rebind_borrowed(tensor.storage(), begin, bytes, owner);
+  else tensor = bridge::tensor_in(bridge::borrow_memory(begin, bytes, owner), type);
   return tensor;
 }
 

@@ -176,7 +176,7 @@ void Interpreter::push(const Argument& argument, Frame& frame, torch::jit::Stack
     case Argument::Kind::number: {
       ir::ScalarTensor number = argument.number;
       number.number = frame.scalars[argument.scalar];
-      stack.emplace_back(bridge::make_number(number));
+      stack.emplace_back(bridge::from_scalar_tensor(number));
       break;
     }
     case Argument::Kind::tensor:

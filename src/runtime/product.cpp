@@ -77,7 +77,7 @@ Packed pack_for_mkl(const at::Tensor& right) {
 
 Packed pack_for_onednn(const at::Tensor& right) {
   static const c10::OperatorHandle op = bridge::find_op("mkldnn::_reorder_linear_weight");
-  return {nullptr, call(op, {bridge::lent(right).t().contiguous(), int64_t{kRows}}), {}, right.nbytes()};
+  return {nullptr, call(op, {bridge::borrowed(right).t().contiguous(), int64_t{kRows}}), {}, right.nbytes()};
 }
 
 Packed pack(const at::Tensor& right, Form form) {

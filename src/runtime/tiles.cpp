@@ -56,7 +56,7 @@ bool has_tiles() {
 }
 
 Packed pack_tiles(const at::Tensor& weight) {
-  at::Tensor right = bridge::lent(weight);
+  at::Tensor right = bridge::borrowed(weight);
   int64_t k = right.size(0), n = right.size(1), blocks = (n + kColumns - 1) / kColumns;
   at::Tensor wide = right.t();
   if (n % kColumns) {

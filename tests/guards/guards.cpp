@@ -116,7 +116,7 @@ bool structure() {
       });
 }
 
-bool number() {
+bool scalar() {
   return with_arguments([](Tensor x, double s) { return x * s; }, [] { return std::make_tuple(x34(), 2.0); },
                         [] { return std::make_tuple(x34(), 3.0); });
 }

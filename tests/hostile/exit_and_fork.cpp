@@ -1,4 +1,4 @@
-// Calls while the process ends, and in the children of a fork.
+// Calls during process exit, and in the children of a fork.
 #include <sys/wait.h>
 #include <unistd.h>
 #include <atomic>
@@ -21,7 +21,7 @@ void call_a_few_times(decltype(make())& function, int size) {
   for (int i = 0; i < 5; ++i) expect(function(torch::ones({size})).item<float>() == 3.0F * static_cast<float>(size), "a sum");
 }
 
-// Made before main, so it dies after everything that main makes.
+// Constructed before main, so it is destroyed after everything that main creates.
 auto g_function = make();
 
 struct CallsWhenDestroyed {
@@ -35,7 +35,7 @@ HOSTILE(static_destructor_calls) {
   call_a_few_times(g_function, 5);
 }
 
-// Compiles in the destructor: nothing was called before.
+// The destructor makes the first call, so it compiles.
 HOSTILE(static_destructor_compiles) { static CallsWhenDestroyed last{g_function, 6}; }
 
 HOSTILE(exit_handler_calls) {
@@ -91,7 +91,7 @@ void expect_child(pid_t child) {
   expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child failed, status " + std::to_string(status));
 }
 
-// Runs in a child that must end well.
+// Runs `work` in a child process, which must exit with code 0.
 void in_child(const std::function<void()>& work) {
   pid_t child = fork();
   if (child == 0) {
@@ -131,7 +131,7 @@ HOSTILE(fork_after_calls) {
   read_an_alias(6);
 }
 
-// Other threads are inside compiled calls when the process forks; the child calls and ends.
+// Other threads are inside compiled calls when the process forks; the child makes calls and exits.
 HOSTILE(fork_beside_calls_of_other_threads) {
   std::atomic<bool> stop{false};
   std::vector<std::thread> others;
@@ -155,7 +155,7 @@ HOSTILE(fork_beside_calls_of_other_threads) {
   for (std::thread& other : others) other.join();
 }
 
-// The child reads what waits in the middle of the parent's call; the parent goes on.
+// The child reads pending contents in the middle of the parent's call; the parent continues.
 HOSTILE(fork_inside_a_call) {
   Tensor state = torch::zeros({64}), alias = state.detach();
   auto function = compile([&](Tensor x) {

@@ -1,6 +1,5 @@
-// Hostile conditions: threads, signals, exit order, forks, memory limits, system calls. Each case is a process of
-// its own, because what goes wrong here ends the process. A case returns normally if all is well; `expect` ends it
-// with a message.
+// Hostile conditions: threads, signals, exit order, forks, memory limits, system calls. Each case runs in a process of its
+// own, because a failure may end the process. A case that passes returns normally; `expect` ends the process with a message.
 #pragma once
 
 #include <tenon/compile.h>
@@ -15,11 +14,11 @@
 
 namespace tenon::test {
 
-// How a case is to end.
+// The expected end of a case.
 struct Ending {
-  int code = 0;              // the exit code
-  int signal = 0;            // or the signal
-  std::string message = "";  // text that stderr must contain
+  int code = 0;              // The exit code.
+  int signal = 0;            // The signal that ends the process, or 0.
+  std::string message = "";  // Text that stderr must contain.
 };
 
 struct HostileCase {
@@ -40,17 +39,17 @@ struct RegisterHostile {
   static const ::tenon::test::RegisterHostile register_##name(#name, &name __VA_OPT__(, ) __VA_ARGS__); \
   static void name()
 
-// Ends the process with a message and exit code 1 if it does not hold.
+// Ends the process with a message and exit code 1 if the condition is false.
 void expect(bool holds, const std::string& what);
-// Ends the process: this machine cannot run the case.
+// Ends the process and reports the case as skipped, because this machine cannot run it.
 void skip(const std::string& reason);
-// Equal values, to the last bit or nearly.
+// Expects equal sizes and values within 1e-5.
 void expect_equal(const torch::Tensor& got, const torch::Tensor& eager, const std::string& what);
 
-// How long a case with threads runs: the environment variable TENON_HOSTILE_SECONDS, or a moment.
+// How long a case with threads runs: the environment variable TENON_HOSTILE_SECONDS, or 1.5 s.
 double seconds_to_run();
 
-// Calls `step` until the time is up, and at least a few times.
+// Calls `step` until the time has passed, and at least eight times.
 void run_for_a_while(const std::function<void(int)>& step);
 
 }  // namespace tenon::test

@@ -1,4 +1,4 @@
-// Runs all cases, each in a process of its own, or the one that is named: hostile [CASE].
+// Runs all cases, each in a process of its own, or one case: hostile [CASE].
 #include <sys/wait.h>
 #include <unistd.h>
 #include <csignal>
@@ -48,7 +48,7 @@ void run_for_a_while(const std::function<void(int)>& step) {
 
 namespace {
 
-// A case that hangs is ended after this time, beyond the time that it was given to run.
+// A case that hangs is killed after this time, in addition to twice its running time.
 constexpr int kMaxSeconds = 60;
 
 std::string read_file(const std::string& path) {
@@ -58,7 +58,7 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
-// How the end differs from what was wanted, or nothing.
+// Describes how the end differs from the expected one; empty if it does not.
 std::string fault_of(const Ending& wanted, int status, const std::string& said) {
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) return "did not end";
   if (WIFSIGNALED(status) && WTERMSIG(status) != wanted.signal) return "ended by signal " + std::to_string(WTERMSIG(status)) + ": " + said;
@@ -70,7 +70,7 @@ std::string fault_of(const Ending& wanted, int status, const std::string& said) 
 
 struct Verdict {
   bool skipped = false;
-  std::string fault;  // or the reason why it was skipped
+  std::string fault;  // The failure, or the reason why the case was skipped.
 };
 
 Verdict run_case(const HostileCase& item, const char* program, const std::string& log) {

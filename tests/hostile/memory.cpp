@@ -1,4 +1,4 @@
-// Memory limits, memory that is shared, system calls on contents, growth.
+// Memory limits, shared memory, system calls on contents, memory growth.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -19,7 +19,7 @@ using torch::Tensor;
 
 constexpr size_t kGigabyte = size_t{1} << 30;
 
-// A figure of /proc/self/status in bytes.
+// A value of /proc/self/status in bytes.
 size_t status(const std::string& name) {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);)
@@ -48,14 +48,14 @@ void call_a_few_times() {
   }
 }
 
-// The program keeps 15 of 16 parts of its limit.
+// At least 15/16 of the limit stays available to the program.
 HOSTILE(address_limit_of_20_gigabytes) {
   limit_addresses(20 * kGigabyte);
   call_a_few_times();
   std::vector<Tensor> kept;
   size_t mapped = status("VmSize");
   for (size_t used = mapped; used + kGigabyte < 20 * kGigabyte; used += kGigabyte) kept.push_back(torch::empty({1 << 28}));
-  expect(kept.size() >= 16, "only " + std::to_string(kept.size()) + " GB are left to the program");
+  expect(kept.size() >= 16, "only " + std::to_string(kept.size()) + " GB are available to the program");
 }
 
 HOSTILE(address_limit_just_above_what_is_mapped) {
@@ -63,7 +63,7 @@ HOSTILE(address_limit_just_above_what_is_mapped) {
   call_a_few_times();
 }
 
-// More results wait than there are addresses for.
+// The pending results need more addresses than are available.
 HOSTILE(address_limit_below_what_waits) {
   limit_addresses(status("VmSize") + kGigabyte);
   torch::NoGradGuard off;
@@ -79,7 +79,7 @@ HOSTILE(address_limit_below_what_waits) {
   }
 }
 
-// A container's memory limit counts pages that are used, not addresses.
+// A container's memory limit counts used pages, not addresses.
 HOSTILE(memory_limit_of_a_container) {
   std::string folder = "/sys/fs/cgroup/memory/tenon_" + std::to_string(getpid());
   if (mkdir(folder.c_str(), 0755) != 0) skip("no memory cgroup can be made here");
@@ -117,7 +117,7 @@ struct TemporaryFile {
   }
 };
 
-// Runs a body that hands tensors to `send`, compiled and plain, and compares what was sent.
+// Runs a body that passes tensors to `send`, compiled and eager, and compares the bytes that were sent.
 void compare_sent(const std::function<void(const std::function<void(const Tensor&)>&, Tensor)>& body,
                   const std::function<void(int, const Tensor&)>& send) {
   TemporaryFile compiled, plain;
@@ -168,7 +168,7 @@ HOSTILE(stream_write) {
   });
 }
 
-// Through a socket, by sendmsg, with two pieces.
+// Sends results through a socket by sendmsg, in two segments.
 HOSTILE(message_of_results) {
   int ends[2];
   expect(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0, "socketpair");
@@ -211,7 +211,7 @@ HOSTILE(parameter_written_to_a_file_after_its_update) {
 
 // ---- shared memory ----
 
-// Two tensors over one mapped file, one written, one read.
+// Two tensors cover one mapped file: one is written, the other one is read.
 HOSTILE(two_tensors_over_a_mapped_file) {
   TemporaryFile file, twin;
   auto map = [](int descriptor) {

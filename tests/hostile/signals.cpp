@@ -21,7 +21,7 @@ void install_handler() {
   sigaction(SIGSEGV, &action, nullptr);
 }
 
-// Reads results that wait through const pointers, and through the storage.
+// Reads pending results through const pointers.
 Tensor read_inside(Tensor x) {
   auto y = x * 2;
   double sum = 0;
@@ -79,7 +79,7 @@ HOSTILE(all_signals_blocked) {
   });
 }
 
-// As small as the kernel allows, with a page behind it that nobody may touch.
+// The stack is as small as the kernel allows, with a guard page below it.
 HOSTILE(small_alternate_stack) {
   size_t size = std::max<size_t>(8192, static_cast<size_t>(sysconf(_SC_MINSIGSTKSZ)) + 4096);
   auto* memory = static_cast<char*>(mmap(nullptr, size + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
@@ -91,7 +91,7 @@ HOSTILE(small_alternate_stack) {
   compare_all();
 }
 
-// An alias from before the call is an object that the call does not know: its reads are page faults.
+// An alias from before the call is a tensor object that the call has not seen, so its reads are page faults.
 Tensor alias_of_state(const Tensor& state, const Tensor& alias, const Tensor& x) {
   state.add_(x);
   return x + static_cast<double>(alias.const_data_ptr<float>()[3]);
@@ -167,7 +167,7 @@ HOSTILE(crash_reaches_handler_from_after, Ending{.code = kHandlerRan}) {
   crash();
 }
 
-// A handler that was installed after ours and passes the signal on to the one before it, which is ours.
+// A handler that is installed after ours and chains to ours.
 struct sigaction g_before_chaining;
 int g_chained = 0;
 

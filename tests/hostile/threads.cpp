@@ -1,4 +1,4 @@
-// Threads that use the tensors of a compiled function, with the user's lock and without one.
+// Threads that use the tensors of a compiled function, with and without a lock of the program.
 #include <torch/csrc/jit/runtime/profiling_graph_executor_impl.h>
 
 #include <atomic>
@@ -69,7 +69,7 @@ HOSTILE(locked_update_locked_reader) {
       });
 }
 
-// The reader sees all of an update or nothing of it, and never an older state than before.
+// The reader sees an update completely or not at all, and never an older state than before.
 HOSTILE(locked_counter) {
   std::mutex mutex;
   Tensor counter = torch::zeros({1000});
@@ -115,7 +115,7 @@ HOSTILE(shared_lock_two_readers) {
   });
   torch::NoGradGuard off;
   auto read = [&] {
-    std::this_thread::sleep_for(std::chrono::microseconds(100));  // readers alone would keep the writer waiting for ever
+    std::this_thread::sleep_for(std::chrono::microseconds(100));  // Readers without a pause would starve the writer.
     std::shared_lock lock(mutex);
     const float* begin = values.const_data_ptr<float>();
     for (int i = 1; i < 5000; ++i) expect(begin[i] == begin[0], "a reader saw half of an update");
@@ -129,7 +129,7 @@ HOSTILE(shared_lock_two_readers) {
   second.join();
 }
 
-// An update that is announced by a flag is there when the flag is seen.
+// An update that a flag publishes is visible when the flag is seen.
 HOSTILE(published_by_flag) {
   Tensor values = torch::zeros({1000});
   std::atomic<int> published{0}, taken{0};
@@ -158,7 +158,7 @@ HOSTILE(published_by_flag) {
   reader.join();
 }
 
-// Nobody locks, as in Hogwild training: values may be torn, but nothing crashes and nothing is garbage.
+// No thread locks, as in Hogwild training: updates may be seen partially, but nothing crashes and no value is garbage.
 HOSTILE(unlocked_actor) {
   Trainer trainer;
   auto step = compile([&](Tensor x) { return trainer.step(x); });
@@ -182,7 +182,7 @@ HOSTILE(unlocked_save) {
       });
 }
 
-// The reader keeps a pointer that it was once given.
+// The reader keeps a pointer across updates.
 HOSTILE(unlocked_kept_pointer) {
   Tensor values = torch::zeros({4096});
   auto add = compile([&](Tensor x) {
@@ -224,7 +224,7 @@ HOSTILE(two_compiled_trainers_of_one_model) {
   for (const Tensor& p : trainer.net->parameters()) expect(is_sound(p), "a parameter is garbage");
 }
 
-// Both functions are compiled and take the same lock: no update may be lost or seen by halves.
+// Both functions are compiled and take the same lock: no update may be lost or seen partially.
 HOSTILE(two_compiled_counters_under_one_lock) {
   std::mutex mutex;
   Tensor counter = torch::zeros({512});
@@ -252,7 +252,7 @@ HOSTILE(two_compiled_counters_under_one_lock) {
   expect(counter[3].item<float>() == 2.0F * static_cast<float>(calls), "an update was lost");
 }
 
-// Each thread decodes greedily: an index that was computed and read inside the call chooses a row.
+// Each thread decodes greedily: an index that is computed and read inside the call selects a row of the table.
 HOSTILE(two_compiled_decoders) {
   Tensor table = torch::randn({50, 16}), head = torch::randn({16, 50});
   auto decode = [&] {
@@ -276,7 +276,7 @@ HOSTILE(two_compiled_decoders) {
   second.join();
 }
 
-// A compiled function reads under the lock while another thread writes as plain libtorch under the same lock.
+// A compiled function reads under a lock while another thread writes in eager mode under the same lock.
 HOSTILE(compiled_reader_plain_writer) {
   std::mutex mutex;
   Tensor values = torch::zeros({2048});

@@ -38,7 +38,7 @@ class Generator {
 
  private:
   struct EnclosingLoop {
-    int32_t number;
+    int32_t id;
     Size extent;
     int64_t max;
   };

@@ -1,4 +1,4 @@
-// An accessor and a printed tensor.
+// The program reads an intermediate result through an accessor and prints it.
 #include <sstream>
 
 #include "traps/trap.h"

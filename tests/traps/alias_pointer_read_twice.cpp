@@ -1,4 +1,4 @@
-// A pointer from an alias that is older than the call, read before and after a second write.
+// A pointer from an alias that is older than the call is read before and after a second write.
 #include "traps/trap.h"
 
 namespace tenon::test {

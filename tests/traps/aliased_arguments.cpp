@@ -1,4 +1,4 @@
-// The same tensor comes twice on some calls.
+// Some calls pass the same tensor twice.
 #include "traps/trap.h"
 
 namespace tenon::test {

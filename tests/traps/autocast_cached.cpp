@@ -1,4 +1,4 @@
-// The casts of weights stay cached from call to call.
+// The autocast copies of weights stay cached from call to call.
 #include <ATen/autocast_mode.h>
 
 #include "traps/trap.h"

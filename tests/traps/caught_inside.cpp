@@ -1,4 +1,4 @@
-// An op refuses its operands, and the program goes on.
+// An op refuses its operands, and the program continues.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// An op that runs at once refuses its operands, with sizes that are new; the program goes on.
+// An op that cannot be deferred refuses its operands, with sizes that are new; the program continues.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// One of several tensors, chosen by a member.
+// A member selects one of several tensors.
 #include "traps/trap.h"
 
 namespace tenon::test {

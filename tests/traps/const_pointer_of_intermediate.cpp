@@ -1,4 +1,4 @@
-// A const pointer to an intermediate result, read twice.
+// The program reads an intermediate result twice through a const pointer.
 #include "traps/trap.h"
 
 namespace tenon::test {

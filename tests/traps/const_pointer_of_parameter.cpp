@@ -1,4 +1,4 @@
-// A const pointer to a parameter that a waiting op writes.
+// The program reads a parameter that a deferred op writes through a const pointer.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// Lazily cloned memory, then written.
+// The program writes to lazily cloned memory.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// A counter is added to by an op and read with item().
+// An op increments a counter, and item() reads it.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// A counter is added to by an op and read through a pointer.
+// An op increments a counter, and the program reads it through a pointer.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// A custom Function with saved tensors, differentiated inside.
+// A custom autograd Function with saved tensors is differentiated inside the call.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// A layer is taken out of the middle.
+// A layer is removed from the middle of the network.
 #include "traps/trap.h"
 
 namespace tenon::test {

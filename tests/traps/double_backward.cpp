@@ -1,4 +1,4 @@
-// The gradient of a gradient.
+// The program computes the gradient of a gradient.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// An op that refuses its data waits; a composite op of ATen's then reads through a const pointer.
+// A deferred op refuses its data; then a composite ATen op reads through a const pointer.
 #include "traps/trap.h"
 
 namespace tenon::test {
@@ -12,7 +12,7 @@ struct FailedOpReadByPointer : Trap {
     seen.push_back(1);
     return pooled.sum() + whole.sum();
   }
-  // Where the error comes differs from eager: see docs/limits.md.
+  // The statement that throws differs from eager: see docs/limits.md.
   Tensors state() override { return parameters(); }
 };
 TENON_PROGRAM(FailedOpReadByPointer);

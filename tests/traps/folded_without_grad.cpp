@@ -1,4 +1,4 @@
-// With grad mode off, whether a product is folded still depends on who could require grad.
+// With grad mode off, matmul folds batch dimensions depending on which operands require grad.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -21,12 +21,12 @@ void compare_tangents(Trust trust, bool grad_mode) {
   at::AutoGradMode mode(grad_mode);
   for (int i = 0; i < 12; ++i) {
     auto x = torch::randn({4, 8});
-    fast(x);  // a plain call between those with tangents
+    fast(x);  // A call without tangents between those with tangents.
     DualLevel level;
     auto dual = at::_make_dual(x, torch::ones_like(x) * i, level.index);
     auto expected = f(dual), got = fast(dual);
     EXPECT_EQ(difference(expected._fw_grad(level.index), got._fw_grad(level.index)), "") << "call " << i;
-    // A tangent of a view's base.
+    // The base of a view has a tangent.
     auto view = dual.view({8, 4}).t().reshape({4, 8});
     EXPECT_EQ(difference(f(view)._fw_grad(level.index), fast(view)._fw_grad(level.index)), "") << "view, call " << i;
   }

@@ -1,4 +1,4 @@
-// Host memory under a tensor changes between two ops.
+// The host changes the memory of a from_blob tensor between two ops.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// A tensor over a vector that dies before the call ends.
+// A tensor refers to the memory of a vector that is destroyed before the call ends.
 #include "traps/trap.h"
 
 namespace tenon::test {

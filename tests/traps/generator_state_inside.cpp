@@ -1,4 +1,4 @@
-// The generator's state is read and put back inside.
+// The program reads and restores the generator's state inside the call.
 #include <ATen/CPUGeneratorImpl.h>
 
 #include "traps/trap.h"

@@ -1,4 +1,4 @@
-// A backward that starts from a gradient of the program's own.
+// A backward starts from a gradient that the program computes.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// Grad mode is off for a part, on some calls.
+// Some calls disable grad mode for a few ops.
 #include "traps/trap.h"
 
 namespace tenon::test {

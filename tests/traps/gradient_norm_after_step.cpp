@@ -1,4 +1,4 @@
-// A whole step, then the gradient's norm on the host.
+// The host reads the gradient's norm after a whole training step.
 #include "traps/trap.h"
 
 namespace tenon::test {

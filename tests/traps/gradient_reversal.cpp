@@ -1,4 +1,4 @@
-// A custom Function with a number in its context that changes.
+// A custom autograd Function has a scalar in its context that changes.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// The loss of one call reaches into the graph of the last one.
+// The loss of one call depends on the previous call's autograd graph.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// A list of states that grows.
+// A list of states grows from call to call.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// A hook on an intermediate result scales by a number that changes.
+// A hook on an intermediate result multiplies by a scalar that changes.
 #include "traps/trap.h"
 
 namespace tenon::test {

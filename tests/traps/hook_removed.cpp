@@ -1,4 +1,4 @@
-// A hook on a parameter is there on some calls only.
+// A parameter has a hook on some calls only.
 #include "traps/trap.h"
 
 namespace tenon::test {

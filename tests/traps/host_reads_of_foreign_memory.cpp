@@ -1,4 +1,4 @@
-// The host reads memory under a tensor by its own pointer, after an op has written it.
+// The host reads a from_blob tensor's memory through its own pointer, after an op has written it.
 #include "traps/trap.h"
 
 namespace tenon::test {

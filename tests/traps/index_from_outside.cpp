@@ -1,4 +1,4 @@
-// An index that is an argument, out of range on some calls.
+// An index that is an argument is out of range on some calls.
 #include "traps/trap.h"
 
 namespace tenon::test {
@@ -12,8 +12,8 @@ struct IndexFromOutside : Trap {
     buffer.add_(10);
     return fc2(e) + x.sum();
   }
-  void before(int number) override {
-    call = number;
+  void before(int index) override {
+    call = index;
     index = torch::full({4}, call % 3 == 2 ? 99 : call % 8, torch::kLong);
   }
 };

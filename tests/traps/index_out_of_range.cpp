@@ -1,4 +1,4 @@
-// An index out of range on some calls.
+// An index is out of range on some calls.
 #include "traps/trap.h"
 
 namespace tenon::test {

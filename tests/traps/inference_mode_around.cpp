@@ -1,4 +1,4 @@
-// Inference mode around some calls.
+// Some calls run in inference mode.
 #include "traps/trap.h"
 
 namespace tenon::test {

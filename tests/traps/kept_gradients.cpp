@@ -1,4 +1,4 @@
-// Gradients that are there already: added to, zeroed in place, replaced by another layout, held.
+// Gradients exist before the call: they are accumulated, zeroed in place, replaced by another layout, and held.
 #include "traps/trap.h"
 
 namespace tenon::test {

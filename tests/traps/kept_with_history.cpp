@@ -1,4 +1,4 @@
-// An intermediate result escapes with its history.
+// An intermediate result escapes with its autograd history.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// LBFGS calls the program's closure as often as it likes.
+// LBFGS calls the program's closure a variable number of times.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,13 +1,13 @@
-// C14: nothing that the capture cannot see gives a stale result, with grad mode on or off.
+// C14: state that capture cannot see never causes a stale result, with grad mode on or off.
 #include <gtest/gtest.h>
 
 #include "support/program.h"
 
 namespace tenon::test {
 
-class Sprung : public testing::Test {
+class TrapTest : public testing::Test {
  public:
-  Sprung(size_t index, std::string backend, bool grad_mode) : index_(index), backend_(std::move(backend)), grad_mode_(grad_mode) {}
+  TrapTest(size_t index, std::string backend, bool grad_mode) : index_(index), backend_(std::move(backend)), grad_mode_(grad_mode) {}
   void TestBody() override {
     at::AutoGradMode mode(grad_mode_);
     EXPECT_EQ(compare_with_eager(corpus()[index_], backend_, Trust::checked), "");
@@ -23,8 +23,8 @@ class Sprung : public testing::Test {
 
 int main(int argc, char** argv) {
   setenv("TENON_CHECK_TEXT", "1", 1);
-  setenv("TENON_INTERNAL_ERRORS", "raise", 1);  // a graph that cannot be built fails the test
-  setenv("TENON_CHECK_KERNELS", "1", 1);        // each run of a kernel is compared, the program goes on with eager's bits
+  setenv("TENON_INTERNAL_ERRORS", "raise", 1);  // A graph that cannot be built fails the test.
+  setenv("TENON_CHECK_KERNELS", "1", 1);        // Each kernel run is compared with ATen, and the program continues with ATen's results.
   testing::InitGoogleTest(&argc, argv);
   using namespace tenon::test;
   for (size_t i = 0; i < corpus().size(); ++i)
@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
       for (bool grad_mode : {true, false}) {
         std::string name = corpus()[i].name + "." + backend + (grad_mode ? "" : ".no_grad");
         testing::RegisterTest("Traps", name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
-                              [=]() -> testing::Test* { return new Sprung(i, backend, grad_mode); });
+                              [=]() -> testing::Test* { return new TrapTest(i, backend, grad_mode); });
       }
   return RUN_ALL_TESTS();
 }

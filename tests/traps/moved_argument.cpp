@@ -1,4 +1,4 @@
-// The program lets go of its argument early.
+// The program releases its argument early.
 #include <utility>
 
 #include "traps/trap.h"

@@ -1,4 +1,4 @@
-// The host changes a parameter in the middle.
+// The host changes a parameter in the middle of the call.
 #include "traps/trap.h"
 
 namespace tenon::test {

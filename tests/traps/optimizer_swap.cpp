@@ -1,4 +1,4 @@
-// The optimizer is exchanged half way.
+// The optimizer is replaced after half of the calls.
 #include "traps/trap.h"
 
 namespace tenon::test {

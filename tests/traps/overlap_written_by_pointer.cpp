@@ -1,4 +1,4 @@
-// A second storage over a weight is written through a pointer while an op waits to read the weight.
+// A second storage over a weight is written through a pointer while an op that reads the weight is deferred.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// Under `pure`, arguments that lie over the same memory through different storages.
+// Under `pure`, arguments cover the same memory through different storages.
 #include <gtest/gtest.h>
 
 #include "support/compare.h"
@@ -19,7 +19,7 @@ TEST(Traps, C14OverlappingArgumentsUnderPure) {
   for (int i = 0; i < 24; ++i) {
     std::vector<float> eager(24), compiled(24);
     for (int k = 0; k < 24; ++k) eager[k] = compiled[k] = static_cast<float>(k + i);
-    int offset = i % 3 == 2 ? 4 : 12;  // apart at first, then over each other now and then
+    int offset = i % 3 == 2 ? 4 : 12;  // The arguments are disjoint at first and overlap in every third call.
     auto expected = body(over(eager.data()), over(eager.data() + offset));
     auto got = fast(over(compiled.data()), over(compiled.data() + offset));
     EXPECT_EQ(difference(expected, got), "") << "call " << i;
@@ -28,7 +28,7 @@ TEST(Traps, C14OverlappingArgumentsUnderPure) {
   EXPECT_GT(tenon::explain(fast).answered, 0u);
 }
 
-// A tensor of the state under an argument.
+// An argument overlaps a state tensor.
 TEST(Traps, C14ArgumentOverStateUnderPure) {
   torch::Tensor state = torch::arange(16, torch::kFloat), twin = state.clone();
   auto body = [](torch::Tensor into, torch::Tensor x) {

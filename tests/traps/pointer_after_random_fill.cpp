@@ -1,4 +1,4 @@
-// A pointer to memory that a random op filled, written while an op waits to read it.
+// A pointer to memory that a random op filled is written while an op that reads the memory is deferred.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// Pointers that the program asks for before an op has met the tensor, read and written between ops.
+// The program requests pointers before the first op uses the tensor, and reads and writes through them between ops.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// A pointer to fresh memory is kept and written between ops.
+// A pointer to uninitialized memory is kept and written between ops.
 #include "traps/trap.h"
 
 namespace tenon::test {

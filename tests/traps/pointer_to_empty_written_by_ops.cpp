@@ -1,4 +1,4 @@
-// Fresh memory is written by the host and by ops in turn.
+// The host and ops alternate in writing newly allocated memory.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// Truncated back-propagation through time.
+// Truncated backpropagation through time.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// A buffer is resized inside.
+// A buffer is resized inside the call.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// retain_grad() on an intermediate result.
+// The program calls retain_grad() on an intermediate result.
 #include "traps/trap.h"
 
 namespace tenon::test {

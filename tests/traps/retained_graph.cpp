@@ -1,4 +1,4 @@
-// The same graph differentiated once, twice, and after it was freed.
+// The same autograd graph is differentiated once, twice, and after it was freed.
 #include "traps/trap.h"
 
 namespace tenon::test {

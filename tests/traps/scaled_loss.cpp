@@ -1,13 +1,13 @@
-// A number that the autograd graph keeps changes between calls.
+// A scalar that the autograd graph saves changes between calls.
 #include "traps/trap.h"
 
 namespace tenon::test {
 
 struct ScaledLoss : Trap {
   double scale = 1;
-  void before(int number) override {
-    call = number;
-    if (number % 4 == 3) scale *= 0.5;
+  void before(int index) override {
+    call = index;
+    if (index % 4 == 3) scale *= 0.5;
   }
   torch::Tensor body(torch::Tensor x) override {
     clear_gradients();

@@ -1,4 +1,4 @@
-// manual_seed between two dropouts.
+// The program calls manual_seed between two dropouts.
 #include "traps/trap.h"
 
 namespace tenon::test {

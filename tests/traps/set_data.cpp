@@ -1,4 +1,4 @@
-// A parameter gets other memory through set_data.
+// set_data gives a parameter other memory.
 #include "traps/trap.h"
 
 namespace tenon::test {

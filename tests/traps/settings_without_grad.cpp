@@ -1,4 +1,4 @@
-// Settings that decide what a call does inside, with grad mode off.
+// Settings that ops depend on change between calls, with grad mode off.
 #include <ATen/Context.h>
 
 #include "traps/trap.h"

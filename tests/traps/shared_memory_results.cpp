@@ -1,4 +1,4 @@
-// A result and a view of it, written by the caller later.
+// The caller later writes to a result and to a view of it.
 #include "traps/trap.h"
 
 namespace tenon::test {

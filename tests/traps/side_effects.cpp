@@ -1,4 +1,4 @@
-// Lines with effects run once, whatever ends the waiting.
+// Statements with side effects run exactly once, whatever causes the flush.
 #include <stdexcept>
 
 #include "traps/trap.h"

@@ -1,4 +1,4 @@
-// The argument is another part of one big tensor on each call.
+// The argument is another slice of one big tensor in each call.
 #include "traps/trap.h"
 
 namespace tenon::test {

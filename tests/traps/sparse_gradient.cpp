@@ -1,4 +1,4 @@
-// An embedding with sparse gradients.
+// An embedding has sparse gradients.
 #include "traps/trap.h"
 
 namespace tenon::test {

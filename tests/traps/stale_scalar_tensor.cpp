@@ -1,4 +1,4 @@
-// A 0-d tensor on the host side that changes.
+// A 0-d tensor that the host holds changes.
 #include "traps/trap.h"
 
 namespace tenon::test {

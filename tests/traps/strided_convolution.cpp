@@ -1,4 +1,4 @@
-// conv1d with stride 2 at lengths 8, 16 and 9.
+// conv1d with stride 2 runs on lengths 8, 16 and 9.
 #include "traps/trap.h"
 
 namespace tenon::test {

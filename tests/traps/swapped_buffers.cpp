@@ -1,4 +1,4 @@
-// Two buffers are exchanged.
+// Two buffers are swapped.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// Threads call one compiled function at once; another one reads what a call still owes.
+// Several threads call one compiled function concurrently; one thread trains while another one serves.
 #include <gtest/gtest.h>
 
 #include <atomic>

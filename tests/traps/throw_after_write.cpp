@@ -1,4 +1,4 @@
-// An exception after a buffer was written.
+// The program throws after it has written a buffer.
 #include <stdexcept>
 
 #include "traps/trap.h"

@@ -1,4 +1,4 @@
-// Two layers share a weight from some call on.
+// From some call on, two layers share a weight.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// train() and eval() in turn, with dropout and batch norm.
+// train() and eval() alternate, with dropout and batch norm.
 #include "traps/trap.h"
 
 namespace tenon::test {
@@ -7,8 +7,8 @@ struct TrainEval : Trap {
   torch::nn::Sequential net{torch::nn::BatchNorm1d(8), torch::nn::Dropout(0.3)};
 
   torch::Tensor body(torch::Tensor x) override { return fc2(net->forward(fc(x))); }
-  void before(int number) override {
-    call = number;
+  void before(int index) override {
+    call = index;
     net->train(call / 2 % 2 == 0);
   }
   Tensors state() override {

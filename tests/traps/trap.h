@@ -1,6 +1,5 @@
-// A trap: a program that hides something from every listener. It runs as it is and under checked
-// replay, side by side; values, gradients, state, what the host saw and how often its lines ran
-// must be the same.
+// A trap: a program that hides something from every listener. It runs in eager mode and under checked replay; values,
+// gradients, state, host reads and the number of runs of its statements must be equal.
 #pragma once
 
 #include <vector>
@@ -12,15 +11,15 @@ namespace tenon::test {
 struct Trap : Program {
   torch::nn::Linear fc{8, 8}, fc2{8, 8};
   torch::Tensor buffer = torch::zeros({8});
-  torch::Tensor kept;        // what escapes from the call
-  std::vector<double> seen;  // what the host read
+  torch::Tensor kept;        // A tensor that escapes from the call.
+  std::vector<double> seen;  // Values that the host read.
   int runs = 0;
   int call = 0;
 
   virtual torch::Tensor body(torch::Tensor x) = 0;
 
   Tensors inputs(int shape) override { return {torch::randn({shape ? 6 : 4, 8})}; }
-  void before(int number) override { call = number; }
+  void before(int index) override { call = index; }
   Tensors run(const Tensors& in) override {
     ++runs;
     return {body(in[0])};

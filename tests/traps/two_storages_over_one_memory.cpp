@@ -1,4 +1,4 @@
-// Two tensors over one memory, each with a storage of its own: one is written, the other one read.
+// Two tensors cover the same memory through different storages: one is written, the other one is read.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// An in-place write spoils what the backward needs, on some calls.
+// On some calls an in-place write invalidates a tensor that the backward needs.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,4 +1,4 @@
-// A view is multiplied by a part of the input, on every other call.
+// On every other call a view is multiplied by a slice of the input.
 #include "traps/trap.h"
 
 namespace tenon::test {

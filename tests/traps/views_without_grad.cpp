@@ -1,4 +1,4 @@
-// What autograd knows of views that were made with grad mode off, and of versions.
+// Autograd metadata of views that were made with grad mode off, and version counters.
 #include "traps/trap.h"
 
 namespace tenon::test {
@@ -9,11 +9,11 @@ struct ViewsWithoutGrad : Trap {
     run();
   }
   torch::Tensor body(torch::Tensor x) override {
-    auto flat = x.view({-1}), part = flat.narrow(0, 0, 8), h = fc(x);
+    auto flat = x.view({-1}), slice = flat.narrow(0, 0, 8), h = fc(x);
     auto row = h.select(0, 1);
-    part.mul_(2);
-    row.add_(part);
-    for (const torch::Tensor& t : {flat, part, h, row, x, fc->weight.t()})
+    slice.mul_(2);
+    row.add_(slice);
+    for (const torch::Tensor& t : {flat, slice, h, row, x, fc->weight.t()})
       seen.insert(seen.end(), {double(t._version()), double(t.is_view()), double(t.requires_grad()), double(t.is_leaf())});
     seen.push_back(row._base().is_same(h));
     if (call % 3 == 2) {

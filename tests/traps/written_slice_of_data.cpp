@@ -1,4 +1,4 @@
-// A part of one big tensor is written, another one on each call.
+// Each call writes another slice of one big tensor.
 #include "traps/trap.h"
 
 namespace tenon::test {

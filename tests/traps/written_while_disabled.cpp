@@ -1,4 +1,4 @@
-// What the backward needs is spoilt where nobody listens.
+// A tensor that the backward needs is overwritten while listening is paused.
 #include <tenon/control.h>
 
 #include "traps/trap.h"

@@ -1,4 +1,4 @@
-// A whole step with AdamW: a counter on the host changes two numbers each call.
+// A whole training step with AdamW: a step counter on the host changes two scalars in each call.
 #include "traps/trap.h"
 
 namespace tenon::test {

@@ -1,22 +1,22 @@
-// The part of the recorder that notes what stands for many ops at once: calls as the user made
-// them, and whole backwards.
+// Recording of user calls and of whole backward passes, each of which comprises many ops.
 #include <algorithm>
 #include <utility>
 
 #include "capture/backward.h"
-#include "capture/extents.h"
+#include "capture/deferrable_range.h"
+#include "capture/dispatch_state.h"
 #include "capture/recorder.h"
 #include "capture/stream.h"
 #include "capture/tensors.h"
 
 namespace tenon::capture {
 
-bool Recorder::is_known(const at::Tensor& tensor) const { return is_plain(tensor.unsafeGetTensorImpl()) && storage_number(tensor) >= 0; }
+bool Recorder::is_known(const at::Tensor& tensor) const { return is_plain(tensor.unsafeGetTensorImpl()) && storage_id(tensor) >= 0; }
 
-// ---- calls of the user ----
+// ---- user calls ----
 
-// False if the arguments do not tell all that the call depends on.
-bool Recorder::note_call(UserCall& call, const Stack& stack, size_t first) {
+// Returns false if the call depends on more than its arguments.
+bool Recorder::record_call(UserCall& call, const Stack& stack, size_t first) {
   const auto& parameters = call.op.schema().arguments();
   for (size_t i = 0; i < parameters.size(); ++i) {
     const c10::IValue& value = stack[first + i];
@@ -26,7 +26,7 @@ bool Recorder::note_call(UserCall& call, const Stack& stack, size_t first) {
                (value.isTensor() || !tensor.unsafeGetTensorImpl()->is_wrapped_number());
     });
     if (!plain) return false;
-    call.args.push_back(note_argument(value));
+    call.args.push_back(record_argument(value));
     if (!parameters[i].alias_info() || !parameters[i].alias_info()->isWrite()) continue;
     if (call.written >= 0 || !value.isTensor() || !value.toTensor().defined()) return false;
     call.written = static_cast<int32_t>(i);
@@ -35,8 +35,8 @@ bool Recorder::note_call(UserCall& call, const Stack& stack, size_t first) {
   return true;
 }
 
-// False if its results have something that cannot be given to a placeholder.
-bool Recorder::note_outcome(UserCall& call, const Stack& stack, const std::vector<const c10::TensorImpl*>& operands) {
+// Returns false if a result has properties that a placeholder cannot have.
+bool Recorder::record_call_results(UserCall& call, const Stack& stack, const std::vector<const c10::TensorImpl*>& operands) {
   size_t returns = call.op.schema().returns().size();
   for (size_t i = stack.size() - returns; i < stack.size(); ++i) {
     if (!stack[i].isTensor() && !stack[i].isTensorList()) return false;
@@ -44,13 +44,13 @@ bool Recorder::note_outcome(UserCall& call, const Stack& stack, const std::vecto
     bool good = true;
     auto note = [&](const at::Tensor& tensor) {
       if (!tensor.defined() || !is_known(tensor)) return false;
-      int32_t storage = storage_number(tensor);
+      int32_t storage = storage_id(tensor);
       Origin origin = origin_of(tensor, call.args, operands, storage);
       origin.view = !origin.same && tensor.is_view();
-      // Memory shared in other ways than as views of the first operand: detach, unsafe views.
+      // A replay can only recreate views of the first operand, not detach() or unsafe views.
       if (origin.view && origin.argument != 0) return false;
       if (origin.argument >= 0 && !origin.same && !origin.view && !tensor.is_inference()) return false;
-      result.items.push_back({storage, place_of(tensor, storage), tensor.requires_grad()});
+      result.items.push_back({storage, geometry_on_tape(tensor, storage), tensor.requires_grad()});
       result.origins.push_back(origin);
       return origin.same || origin.view || !tensor.requires_grad();
     };
@@ -66,37 +66,37 @@ bool Recorder::note_outcome(UserCall& call, const Stack& stack, const std::vecto
 void Recorder::on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   ++tape_.calls;
   UserCall call{op};
-  call.around = surroundings();
+  call.dispatch_state = current_dispatch_state();
   size_t first = stack->size() - op.schema().arguments().size(), begin = tape_.ops.size();
-  // From here on tensors may carry tangents, which the arguments do not tell.
-  if (op.operator_name().name == "aten::_make_dual") options_.note_calls = false;
-  if (!options_.note_calls || listening_is_paused() || !can_note_calls(call.around) || !note_call(call, *stack, first))
+  // After this op, tensors may carry tangents, which the recorded arguments do not contain.
+  if (op.operator_name().name == "aten::_make_dual") options_.record_calls = false;
+  if (!options_.record_calls || listening_is_paused() || !can_record_calls(call.dispatch_state) || !record_call(call, *stack, first))
     return outer_run(op, keys, stack);
   auto operands = operand_objects(call.args, *stack, first);
   at::Tensor written = call.written >= 0 ? (*stack)[first + call.written].toTensor() : at::Tensor();
   outer_run(op, keys, stack);
-  if (tape_.ops.size() == begin || !note_outcome(call, *stack, operands)) return;
+  if (tape_.ops.size() == begin || !record_call_results(call, *stack, operands)) return;
   if (written.defined() && !written.is_inference()) call.bumps += written._version();
-  auto extent = extent_of(tape_, begin, tape_.ops.size(), {});
+  auto range = deferrable_range(tape_, begin, tape_.ops.size(), {});
   for (size_t i = begin; i < tape_.ops.size(); ++i)
-    if (tape_.ops[i].takes_indices) return;  // that are looked at when they come
-  if (!extent) return;
-  call.extent = std::move(*extent);
+    if (tape_.ops[i].takes_indices) return;  // Indices are checked op by op.
+  if (!range) return;
+  call.range = std::move(*range);
   tape_.user_calls.push_back(std::move(call));
 }
 
-// ---- backwards ----
+// ---- backward passes ----
 
 namespace {
 
-Glimpse glimpse_of(const at::Tensor& tensor) {
-  Glimpse glimpse;
-  if (!tensor.defined()) return glimpse;
-  glimpse.object = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
-  glimpse.storage = tensor.unsafeGetTensorImpl()->unsafe_storage().getWeakStorageImpl();
-  glimpse.geometry = geometry_of(tensor);
-  glimpse.version = tensor.is_inference() ? 0 : tensor._version();
-  return glimpse;
+TensorSnapshot snapshot_of(const at::Tensor& tensor) {
+  TensorSnapshot snapshot;
+  if (!tensor.defined()) return snapshot;
+  snapshot.object = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
+  snapshot.storage = tensor.unsafeGetTensorImpl()->unsafe_storage().getWeakStorageImpl();
+  snapshot.geometry = geometry_of(tensor);
+  snapshot.version = tensor.is_inference() ? 0 : tensor._version();
+  return snapshot;
 }
 
 bool is_plain_gradient(const at::Tensor& tensor) {
@@ -105,71 +105,71 @@ bool is_plain_gradient(const at::Tensor& tensor) {
 
 }  // namespace
 
-std::optional<BackwardStart> start_of(const BackwardCall& call, AutogradGraph graph, size_t op) {
+std::optional<BackwardStart> start_of(const BackwardCall& call, BackwardGraph graph, size_t op) {
   BackwardStart start;
   start.op = op;
   for (const at::Tensor& gradient : call.gradients()) {
     if (!gradient.defined() || !is_plain(gradient.unsafeGetTensorImpl())) return std::nullopt;
-    start.gradients.push_back(glimpse_of(gradient));
+    start.gradients.push_back(snapshot_of(gradient));
   }
   for (const at::Tensor& leaf : graph.leaves) {
     if (!is_plain_gradient(leaf.grad())) return std::nullopt;
-    start.before.push_back(glimpse_of(leaf.grad()));
+    start.before.push_back(snapshot_of(leaf.grad()));
   }
   start.graph = std::move(graph);
   return start;
 }
 
-TensorRef Recorder::recall(const Glimpse& glimpse) const {
-  auto it = storages_.find(glimpse.storage._unsafe_get_target());
+TensorRef Recorder::ref_of(const TensorSnapshot& snapshot) const {
+  auto it = storages_.find(snapshot.storage._unsafe_get_target());
   if (it == storages_.end()) return {};
-  TensorRef ref{it->second, glimpse.geometry};
-  ref.geometry.offset -= tape_.storages[ref.storage].moved / static_cast<int64_t>(c10::elementSize(ref.geometry.dtype));
+  TensorRef ref{it->second, snapshot.geometry};
+  ref.geometry.offset -= tape_.storages[ref.storage].shift / static_cast<int64_t>(c10::elementSize(ref.geometry.dtype));
   return ref;
 }
 
 bool Recorder::on_backward(const BackwardCall& call) {
-  running_.reset();
-  if (auto graph = call.graph(options_.first_node)) running_ = start_of(call, std::move(*graph), tape_.ops.size());
+  running_backward_.reset();
+  if (auto graph = call.graph(options_.first_node)) running_backward_ = start_of(call, std::move(*graph), tape_.ops.size());
   return false;
 }
 
 void Recorder::after_backward() {
-  auto start = std::exchange(running_, std::nullopt);
+  auto start = std::exchange(running_backward_, std::nullopt);
   if (!start) return;
   Backward event{.signature = std::move(start->graph.signature)};
-  std::vector<int32_t> given;  // memory that the program gives it
-  for (const Glimpse& gradient : start->gradients) {
-    event.gradients.push_back(recall(gradient));
+  std::vector<int32_t> given;  // Storages that the program passes to the backward.
+  for (const TensorSnapshot& gradient : start->gradients) {
+    event.gradients.push_back(ref_of(gradient));
     if (!event.gradients.back().defined()) return;
     given.push_back(event.gradients.back().storage);
   }
   std::vector<int32_t> gradients;
   for (size_t i = 0; i < start->before.size(); ++i) {
-    const Glimpse& before = start->before[i];
+    const TensorSnapshot& before = start->before[i];
     const at::Tensor& gradient = start->graph.leaves[i].grad();
     Backward::Leaf& leaf = event.leaves.emplace_back();
     if (!gradient.defined()) continue;
-    if (!is_plain_gradient(gradient) || storage_number(gradient) < 0) return;
+    if (!is_plain_gradient(gradient) || storage_id(gradient) < 0) return;
     leaf.after = refer(gradient);
     leaf.bumps = gradient._version();
     gradients.push_back(leaf.after.storage);
     if (!before.defined()) continue;
-    leaf.before = recall(before);
+    leaf.before = ref_of(before);
     leaf.bumps -= before.version;
     leaf.same = before.object._unsafe_get_target() == gradient.unsafeGetTensorImpl();
     if (!leaf.before.defined() || !leaf.same) return;
     given.push_back(leaf.before.storage);
   }
-  auto extent = extent_of(tape_, start->op, tape_.ops.size(), given);
-  if (!extent) return;
-  for (int32_t storage : extent->writes)
+  auto range = deferrable_range(tape_, start->op, tape_.ops.size(), given);
+  if (!range) return;
+  for (int32_t storage : range->writes)
     if (std::find(gradients.begin(), gradients.end(), storage) == gradients.end()) return;
-  event.extent = std::move(*extent);
-  for (size_t i = 0; i < event.extent.begin; ++i) {
+  event.range = std::move(*range);
+  for (size_t i = 0; i < event.range.begin; ++i) {
     const TapeOp& op = tape_.ops[i];
-    if (op.no_grad || op.in_backward) continue;  // no node of the graph came from it
-    for (size_t s = op.before.scalars; s < mark_at(tape_, i + 1).scalars; ++s) event.scalars.push_back(static_cast<int32_t>(s));
+    if (op.no_grad || op.in_backward) continue;  // The op created no node of the graph.
+    for (size_t s = op.before.scalars; s < position_at(tape_, i + 1).scalars; ++s) event.scalars.push_back(static_cast<int32_t>(s));
   }
   tape_.backwards.push_back(std::move(event));
 }

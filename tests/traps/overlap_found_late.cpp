@@ -1,9 +1,9 @@
-// A write waits before the second storage over its memory is met, by an op that runs at once.
+// A write is deferred before an op that cannot be deferred uses a second storage over the same memory.
 #include "traps/trap.h"
 
 namespace tenon::test {
 
-struct OverlapMetLate : Trap {
+struct OverlapFoundLate : Trap {
   torch::Tensor owner = torch::zeros({16});
 
   torch::Tensor body(torch::Tensor x) override {
@@ -16,6 +16,6 @@ struct OverlapMetLate : Trap {
     return owner * 2 + x[0][0];
   }
 };
-TENON_PROGRAM(OverlapMetLate);
+TENON_PROGRAM(OverlapFoundLate);
 
 }  // namespace tenon::test

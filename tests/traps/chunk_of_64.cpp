@@ -1,4 +1,4 @@
-// A chunk length that is the smaller of two numbers.
+// A chunk length is the minimum of two integers.
 #include <algorithm>
 
 #include "traps/trap.h"

@@ -1,13 +1,13 @@
-// Two branches that look alike to every op; which of them learns changes between calls.
+// Two branches have the same ops; which of them requires grad alternates between calls.
 #include "traps/trap.h"
 
 namespace tenon::test {
 
-struct FrozenInTurn : Trap {
-  void before(int number) override {
-    call = number;
-    fc->weight.set_requires_grad(number % 4 < 2);
-    fc2->weight.set_requires_grad(number % 4 >= 2);
+struct FrozenAlternately : Trap {
+  void before(int index) override {
+    call = index;
+    fc->weight.set_requires_grad(index % 4 < 2);
+    fc2->weight.set_requires_grad(index % 4 >= 2);
   }
   torch::Tensor body(torch::Tensor x) override {
     clear_gradients();
@@ -17,6 +17,6 @@ struct FrozenInTurn : Trap {
     return loss.detach();
   }
 };
-TENON_PROGRAM(FrozenInTurn);
+TENON_PROGRAM(FrozenAlternately);
 
 }  // namespace tenon::test

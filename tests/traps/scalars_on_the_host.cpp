@@ -1,9 +1,9 @@
-// item() feeds back as a constant.
+// The result of item() becomes a constant of a later op.
 #include "traps/trap.h"
 
 namespace tenon::test {
 
-struct NumbersOnTheHost : Trap {
+struct ScalarsOnTheHost : Trap {
   torch::Tensor body(torch::Tensor x) override {
     auto h = fc(x);
     double mean = h.mean().item<double>();
@@ -11,6 +11,6 @@ struct NumbersOnTheHost : Trap {
     return fc2(h - mean) * (mean > 0 ? 2 : 3);
   }
 };
-TENON_PROGRAM(NumbersOnTheHost);
+TENON_PROGRAM(ScalarsOnTheHost);
 
 }  // namespace tenon::test
