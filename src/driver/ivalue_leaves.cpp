@@ -1,5 +1,5 @@
-// The leaves of an IValue: what is in its tuples, lists and dictionaries, in order. Before each part comes a number for its
-// kind, so that values of different structure never look alike.
+// The leaves of an IValue: the contents of its tuples, lists and dictionaries, in order. A code for the kind precedes each element,
+// so that values of different structure never compare equal.
 #include <ATen/core/ivalue.h>
 #include <ATen/core/ivalue_inl.h>
 
@@ -58,16 +58,16 @@ class Collector {
   }
 
   void object(const c10::ivalue::Object& o) {
-    if (!met_.insert(&o).second) return kind(Kind::known_object);
+    if (!seen_objects_.insert(&o).second) return kind(Kind::known_object);
     kind(Kind::object, o.slots().size());
     for (const c10::IValue& slot : o.slots()) value(slot);
   }
 
  private:
   void kind(Kind kind) { out_.numbers.push_back(static_cast<uint64_t>(kind)); }
-  void kind(Kind which, uint64_t number) {
+  void kind(Kind which, uint64_t bits) {
     kind(which);
-    out_.numbers.push_back(number);
+    out_.numbers.push_back(bits);
   }
 
   void container(const c10::IValue& v) {
@@ -87,13 +87,13 @@ class Collector {
       }
     } else if (v.isObject()) {
       object(v.toObjectRef());
-    } else {  // a generator, a future, a capsule: by identity
+    } else {  // Generators, futures and capsules are compared by identity.
       kind(Kind::other, v.isPtrType() ? reinterpret_cast<uintptr_t>(v.internalToPointer()) : 0);
     }
   }
 
   Leaves& out_;
-  std::unordered_set<const void*> met_;  // objects, which may lead back to themselves
+  std::unordered_set<const void*> seen_objects_;  // Objects may refer to themselves.
 };
 
 }  // namespace
@@ -108,7 +108,7 @@ at::Tensor stand_in() {
 }
 
 void find_tensors(c10::SmallVectorImpl<at::Tensor*>& out, c10::IValue& value) {
-  // Elements are shared by all copies of a container; unshare_ivalue() comes before any change that others must not see.
+  // All copies of a container share its elements, so unshare_ivalue() must be called before a change that other holders must not see.
   auto inside = [&](const c10::IValue& element) { find_tensors(out, const_cast<c10::IValue&>(element)); };
   if (value.isTensor()) {
     out.push_back(&value.toTensor());

@@ -8,7 +8,7 @@
 namespace tenon::driver {
 namespace {
 
-// What helps against a guard that keeps failing.
+// What the user can do about a guard that keeps failing.
 std::string advice(const std::string& guard, Trust trust) {
   if (guard == "sizes" || guard == "strides" || guard == "offset")
     return "Pad arguments to a few sizes, or compile with Trust::checked, which follows new sizes without recording them, or raise "
@@ -26,7 +26,7 @@ std::string advice(const std::string& guard, Trust trust) {
 void RecompileLimit::reached(const Options& options, const std::vector<Explanation::Recompile>& recompiles,
                              const Explanation::Recompile& last) {
   if (options.recompile_limit == 0 || has_warned_.exchange(true)) return;
-  std::map<std::string, size_t> times;  // by guard
+  std::map<std::string, size_t> times;  // Number of failures per guard.
   for (const Explanation::Recompile& r : recompiles) ++times[r.guard];
   ++times[last.guard];
   auto most = std::max_element(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
