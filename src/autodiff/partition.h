@@ -8,7 +8,7 @@
 namespace tenon::autodiff {
 
 struct BackwardInput {
-  bool saved = false;  // If true, `index` is that of a saved value; otherwise that of an input of the joint graph.
+  bool saved = false;  // Whether `index` is that of a saved value; otherwise it is that of an input of the joint graph.
   int32_t index = 0;
 };
 

@@ -12,8 +12,8 @@ namespace {
 using torch::autograd::Node;
 using Hooks = std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>;
 
-// While an object of this class lives, the engine stops at the given tensors: their hooks do not run and the nodes behind them are
-// not reached. libtorch has no call for that, so the hook and edge lists that the engine walks are emptied.
+// Makes the engine stop at the given tensors for the lifetime of the object: their hooks do not run and the nodes behind them are not
+// reached. libtorch has no call for that, so the hook and edge lists that the engine walks are emptied.
 class Boundary {
  public:
   explicit Boundary(const Tensors& tensors) {

@@ -67,7 +67,7 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Ou
     return;
   }
   auto start = std::chrono::steady_clock::now();
-  // With grad mode off there is no autograd history to follow, and calls are compared as the user's C++ made them.
+  // Calls are compared as the user's C++ made them if grad mode is off, since there is no autograd history to follow.
   bool grad_mode = at::GradMode::is_enabled();
   auto streams = streams_[grad_mode].list();
   capture::RecordOptions record{.fullgraph = options_.fullgraph,
@@ -84,7 +84,7 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Ou
       return;
     }
   }
-  auto run = [&](const capture::Stretch& stretch, capture::CallMemory& memory) { return run_region(grad_mode, stretch, memory); };
+  auto run = [&](const capture::Stretch& range, capture::CallMemory& memory) { return run_region(grad_mode, range, memory); };
   auto replayer = std::make_shared<capture::Replayer>(streams, record, run, names);
   capture::listen_to_backwards();
   capture::RegisteredReplay registered(replayer);
@@ -94,7 +94,7 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Ou
     capture::ListenScope listen(replayer.get(), grad_mode ? capture::Level::inner : capture::Level::both);
     body();
   } catch (...) {
-    replayer->finish();  // If a deferred op fails here, its error replaces this one, since the op came before.
+    replayer->finish();  // The error of a deferred op that fails here replaces this one, since the op came before.
     throw;
   }
   replayer->finish();
@@ -158,39 +158,38 @@ void CheckedCalls::forget_plans(bool grad_mode) {
   });
 }
 
-std::shared_ptr<CheckedCalls::Plan> CheckedCalls::find_plan(bool grad_mode, const capture::Stretch& stretch) {
+std::shared_ptr<CheckedCalls::Plan> CheckedCalls::find_plan(bool grad_mode, const capture::Stretch& range) {
   std::lock_guard lock(mutex_);
-  auto& plans = plans_[{grad_mode, stretch.stream.number, stretch.begin, stretch.end}];
-  auto it = std::find_if(plans.begin(), plans.end(), [&](const auto& plan) { return plan->live == stretch.live; });
+  auto& plans = plans_[{grad_mode, range.stream.number, range.begin, range.end}];
+  auto it = std::find_if(plans.begin(), plans.end(), [&](const auto& plan) { return plan->live == range.live; });
   if (it == plans.end() && plans.size() >= kMaxPlansPerRange) return nullptr;
   if (it == plans.end()) {
     auto plan = std::make_shared<Plan>();
-    plan->live = stretch.live;
+    plan->live = range.live;
     plans.push_back(plan);
     it = plans.end() - 1;
   }
   Plan& plan = **it;
   if (++plan.times_seen >= 2 && !plan.executable && !plan.is_unbuildable) {
     plan.is_unbuildable = true;  // Reset by a successful build.
-    build_plan(plan, stretch, grad_mode);
+    build_plan(plan, range, grad_mode);
   }
   if (plan.is_unbuildable || !plan.executable) return nullptr;
   ++plan.runs;
   return *it;
 }
 
-void CheckedCalls::build_plan(Plan& plan, const capture::Stretch& stretch, bool grad_mode) {
-  const capture::Tape& tape = stretch.stream.tape;
-  CompileNotice notice(options_, stretch.end - stretch.begin);
+void CheckedCalls::build_plan(Plan& plan, const capture::Stretch& range, bool grad_mode) {
+  const capture::Tape& tape = range.stream.tape;
+  CompileNotice notice(options_, range.end - range.begin);
   capture::Results results;
-  for (int32_t storage : stretch.live) {
+  for (int32_t storage : range.live) {
     results.refs.push_back(first_tensor_of(tape, storage));
     plan.outputs.push_back(results.refs.back().geometry);
   }
   try {
     plan.functional = phases_.time(Phase::functionalize, [&] {
-      auto functional =
-          capture::functionalize(tape, {.begin = stretch.begin, .end = stretch.end, .by_storage = true}, results, options_.name);
+      auto functional = capture::functionalize(tape, {.begin = range.begin, .end = range.end, .by_storage = true}, results, options_.name);
       passes::eliminate_dead(functional.graph);
       return functional;
     });
@@ -208,8 +207,8 @@ void CheckedCalls::build_plan(Plan& plan, const capture::Stretch& stretch, bool 
   }
 }
 
-bool CheckedCalls::run_region(bool grad_mode, const capture::Stretch& stretch, capture::CallMemory& memory) {
-  std::shared_ptr<Plan> plan = find_plan(grad_mode, stretch);
+bool CheckedCalls::run_region(bool grad_mode, const capture::Stretch& range, capture::CallMemory& memory) {
+  std::shared_ptr<Plan> plan = find_plan(grad_mode, range);
   if (!plan) return false;
   std::vector<double> scalars;
   for (int32_t id : plan->functional.scalars) scalars.push_back(memory.scalars[id]);

@@ -1,5 +1,5 @@
-// Checked calls: the user's C++ runs on every call, under a replayer. Op ranges that it knows are
-// computed by graphs.
+// Checked calls: the user's C++ runs on every call, under a replayer. Known op ranges are computed by
+// graphs.
 #pragma once
 
 #include <map>
@@ -40,9 +40,9 @@ class CheckedCalls {
   };
   using PlanKey = std::tuple<bool, size_t, size_t, size_t>;  // Grad mode, stream, begin and end of the op range.
 
-  bool run_region(bool grad_mode, const capture::Stretch& stretch, capture::CallMemory& memory);
-  std::shared_ptr<Plan> find_plan(bool grad_mode, const capture::Stretch& stretch);
-  void build_plan(Plan& plan, const capture::Stretch& stretch, bool grad_mode);
+  bool run_region(bool grad_mode, const capture::Stretch& range, capture::CallMemory& memory);
+  std::shared_ptr<Plan> find_plan(bool grad_mode, const capture::Stretch& range);
+  void build_plan(Plan& plan, const capture::Stretch& range, bool grad_mode);
   void forget_plans(bool grad_mode);
   void note_plain();
   void learn(bool grad_mode, capture::Replayer& replayer, double seconds);

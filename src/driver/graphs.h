@@ -7,7 +7,7 @@ namespace tenon::driver {
 
 // Throws BuildError unless the graph verifies and passes check_text.
 void check_graph(const ir::Graph& graph);
-// With TENON_CHECK_TEXT set, throws InternalError unless print, parse and print again give the same text.
+// Throws InternalError if print, parse and print again give another text. Does nothing unless TENON_CHECK_TEXT is set.
 void check_text(const ir::Graph& graph);
 
 }  // namespace tenon::driver

@@ -31,7 +31,7 @@ class InternalErrors {
 
   // Counts an exception that building a graph threw, and warns once. Returns the text for explain.
   std::string note(const std::exception& error);
-  // Under OnInternalError::raise, throws the noted error. It is called where the program's state is complete.
+  // Throws the noted error under OnInternalError::raise. Must be called where the program's state is complete.
   void raise();
 
  private:

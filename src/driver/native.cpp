@@ -296,7 +296,7 @@ runtime::KernelStep make_call(const ir::Graph& graph, const ir::Group& group) {
         results.resize(outputs);
         return results;
       }
-    } catch (const std::exception& error) {  // If the program's own ops fail too, the user sees their error.
+    } catch (const std::exception& error) {  // The user sees the error of the program's own ops, if they fail too.
       std::vector<at::Tensor> results = ops->run(std::move(inputs), runtime::RunMode::kernels, scalars);
       if (checks_all()) throw InternalError(std::string("a pattern fails although its ops do not: ") + error.what());
       ++counters().internal_errors;

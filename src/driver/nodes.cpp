@@ -65,7 +65,7 @@ struct RecordedNode : Node {
     return record(requested);
   }
 
-  // If the forward cannot be run again, later gradients of any layout are copied into tensors of the recorded layout. An expanded
+  // Later gradients of any layout are copied into tensors of the recorded layout, if the forward cannot be run again. An expanded
   // tensor cannot be the target of a copy, so expanded tangents are made contiguous before they are recorded.
   void make_tangents_dense(RequestedGradients& requested) const {
     auto is_expanded = [](const at::Tensor& t) { return t.layout() == at::kStrided && !t.is_non_overlapping_and_dense(); };

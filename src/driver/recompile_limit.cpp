@@ -13,12 +13,13 @@ std::string advice(const std::string& guard, Trust trust) {
   if (guard == "sizes" || guard == "strides" || guard == "offset")
     return "Pad arguments to a few sizes, or compile with Trust::checked, which follows new sizes without recording them, or raise "
            "Options::recompile_limit.";
-  if (guard == "number" || guard == "text") return "Pass what changes from call to call as a tensor, or raise Options::recompile_limit.";
+  if (guard == "number" || guard == "text")
+    return "Pass values that change from call to call as tensors, or raise Options::recompile_limit.";
   if (guard == "watched") return "Watch only what stays the same for many calls, or raise Options::recompile_limit.";
   if (guard == "replay" && trust == Trust::checked)
-    return "Set Options::dynamic = Dynamic::yes if sizes or integers change, keep other numbers that change in tensors, or raise "
+    return "Set Options::dynamic = Dynamic::yes if sizes or integers change, keep other changing scalars in tensors, or raise "
            "Options::recompile_limit.";
-  return "Make these calls alike, compile a function for each kind of call, or raise Options::recompile_limit.";
+  return "Avoid this difference between calls, compile one function per kind of call, or raise Options::recompile_limit.";
 }
 
 }  // namespace

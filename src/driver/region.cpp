@@ -37,7 +37,7 @@ Region::Region(Options options)
 }
 
 bool Region::runs_plainly() const {
-  // Inside the recording of another compiled function, this function is part of that program.
+  // A call inside the recording of another compiled function is part of that program.
   return kind_ == driver::BackendKind::none || stance() == Stance::force_eager || capture::current_listener() || process_is_ending();
 }
 
@@ -192,7 +192,7 @@ void Region::learn(const CallMatch& match, std::shared_ptr<driver::Recording> re
 
   std::vector<std::string> obstacles;
   {
-    // If the backward of the earlier run has been recorded, the variant is built from that run.
+    // The variant is built from the earlier run, if the backward of that run has been recorded.
     std::unique_lock<std::mutex> backward;
     if (earlier) backward = std::unique_lock(earlier->backward_mutex);
     bool earlier_has_backward = agrees && earlier->backward && !earlier->new_leaves;

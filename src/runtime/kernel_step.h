@@ -37,7 +37,7 @@ struct KernelStep {
     int64_t extent = 0;
     std::optional<int64_t> exempt;
   };
-  std::vector<IndexRange> ranges;  // If an index is out of range, `by_aten` computes the outputs or throws.
+  std::vector<IndexRange> ranges;  // `by_aten` computes the outputs or throws, if an index is out of range.
   using Ops = std::function<std::vector<at::Tensor>(std::vector<at::Tensor>, c10::ArrayRef<double>)>;
   Ops by_aten;
   // At most one of these replaces the machine code. If a convolution returns nothing, `by_aten` computes the result.

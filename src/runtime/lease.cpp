@@ -31,7 +31,7 @@ char* map(size_t bytes) {
 
 }  // namespace
 
-// If all free blocks are too small, the largest one is unmapped, so that no more blocks are kept than runs are concurrent.
+// The largest free block is unmapped if all are too small, so that no more blocks are kept than runs are concurrent.
 BlockLease::BlockLease(size_t bytes) {
   if (bytes == 0) return;
   {
@@ -54,7 +54,7 @@ BlockLease::BlockLease(size_t bytes) {
     bytes_ = bytes;
     begin_ = map(bytes);
   }
-  // In tests the block is filled with NaN, so that a read of uninitialized memory is noticed.
+  // Tests fill the block with NaN, so that a read of uninitialized memory is noticed.
   static const bool poison = is_set(Flag::check_kernels);
   if (poison) std::memset(begin_, 0xff, bytes);
 }

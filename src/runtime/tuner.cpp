@@ -156,7 +156,7 @@ class Tuner {
 
 }  // namespace
 
-// Among ATen's ops whose order matters, only random ones have an effect; the others can only throw.
+// ATen's ops whose order matters can only throw, except random ones, which have an effect.
 bool is_repeatable(const ir::Graph& graph) {
   bool has_effects = std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const ir::Node& node) {
     if (!node.ordered) return false;

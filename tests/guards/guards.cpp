@@ -18,7 +18,9 @@ namespace {
 using capture::GuardKind;
 using torch::Tensor;
 
-// With a guard switched off, a graph runs on arguments that do not match it. Backend aot_eager accepts any sizes.
+// Graphs run on arguments that do not match them here, if a guard is switched off. Therefore the backend is aot_eager, which accepts
+// any sizes.
+
 // Calls a function with the same arguments under two settings: `setting(true, call)` runs `call` under the second one. Returns
 // whether the compiled result under the second setting equals eager's.
 template <class F, class Make>
