@@ -1,6 +1,6 @@
 // Prefill and decoding with adapters: bench_adapters BASE ADAPTERS ROWS TOKENS STEPS ROUNDS CASE=NAME,NAME,... ...
-// ADAPTERS holds one directory of PEFT's a name. A case is a list of adapters that rows take in turn; "bare" has no bank at all. All
-// cases take turns. Prints one line of JSON a case: milliseconds of a prefill and of a decoding step, medians.
+// ADAPTERS contains one PEFT directory per name. A case is a list of adapters that are assigned to batch rows round-robin; case "bare"
+// has no bank. Cases alternate within a round. Prints one JSON line per case: median milliseconds of a prefill and of a decoding step.
 #include <tenon/adapters.h>
 #include <tenon/control.h>
 #include <tenon/generate.h>
@@ -33,7 +33,7 @@ std::vector<std::string> split(const std::string& text) {
   return out;
 }
 
-// Times one case: until the first token, and the steps behind it.
+// Times one case: the time to the first token, and the decoding steps after it.
 void measure(Generator& generate, const std::vector<std::vector<int64_t>>& prompts, int64_t steps, const std::optional<Rows>& rows,
              Case* to) {
   double prefill = 0;

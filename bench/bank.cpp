@@ -1,5 +1,5 @@
-// What operations on a bank cost: bench_bank BASE ADAPTER SMALL. Times switching, disabling and loading; then loads SMALL a thousand times
-// and tells how much memory that took by its bytes, and what it does to a step. Prints one line of JSON.
+// Cost of bank operations: bench_bank BASE ADAPTER SMALL. Times switching, disabling and loading adapters. Then loads SMALL a thousand
+// times and measures memory growth / size of the files, and decoding time after / before. Prints one line of JSON.
 #include <ATen/core/grad_mode.h>
 #include <tenon/adapters.h>
 #include <tenon/generate.h>
@@ -48,13 +48,13 @@ int main(int count, char** arguments) try {
   bank.use("first");
   for (int i = 0; i < 3; ++i) step(i);
   double before = median_seconds(7, step), bytes = resident_bytes();
-  constexpr int kMany = 1000;
-  for (int i = 0; i < kMany; ++i) bank.load("small" + std::to_string(i), arguments[3]);
+  constexpr int kLoads = 1000;
+  for (int i = 0; i < kLoads; ++i) bank.load("small" + std::to_string(i), arguments[3]);
   double grown = resident_bytes() - bytes;
   double size = static_cast<double>(std::filesystem::file_size(std::string(arguments[3]) + "/adapter_model.safetensors"));
   double after = median_seconds(7, step);
   std::printf("{\"switch_us\": %.2f, \"disable_us\": %.2f, \"load_ms\": %.3f, \"memory_by_bytes\": %.4f, \"step_by_step\": %.4f}\n",
-              use * 1e6, disable * 1e6, load * 1e3, grown / (kMany * size), after / before);
+              use * 1e6, disable * 1e6, load * 1e3, grown / (kLoads * size), after / before);
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;

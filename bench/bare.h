@@ -1,6 +1,6 @@
-// The bare time of a model: its products, convolutions and attention alone, each in the fastest of the
-// forms that libtorch's libraries have for it. Which that is, is timed where they stand: beside each other a weight would
-// lie in the cache, as it does in no model.
+// The bare time of a model: its products, convolutions and attention alone, each with the fastest form of
+// libtorch's libraries. The forms are timed inside a run of the whole model, because repeated runs of one op would find its
+// weight in the cache.
 #pragma once
 
 #include <torch/torch.h>
@@ -48,7 +48,7 @@ class Bare {
     Key key;
     std::vector<Call> forms;
   };
-  // One form for all of the same shapes: the least of the sums over the model, in five rounds of each.
+  // All ops of equal shapes use the same form: the one with the smallest sum over the model, in five rounds each.
   void choose() {
     std::map<Key, std::vector<double>> least;
     size_t most = 0;
@@ -77,7 +77,7 @@ class Bare {
   const std::vector<int64_t>& sizes(const ir::Node& node, size_t argument) const {
     return graph_.values[ir::operand(node, argument)].type.sizes;
   }
-  // Activations of one size are one tensor, as in a model they lie in the cache.
+  // Activations of equal size share one tensor, because in a model they are in the cache.
   Tensor activation(const std::vector<int64_t>& sizes) {
     Tensor& known = activations_[sizes];
     if (!known.defined()) known = torch::randn(sizes).to(dtype_);
@@ -132,7 +132,7 @@ class Bare {
         {{"attention", q.sizes().vec(), k.sizes().vec()}, {[=] { at::scaled_dot_product_attention(q, k, v, {}, 0.0, causal); }}});
   }
 
-  // To the tokens of the call itself, as if nothing stood in the cache.
+  // Attention to the tokens of this call only, as with an empty KV cache.
   void add_attention_to_cache(const ir::Node& node) {
     std::vector<int64_t> queries = sizes(node, 0), cache = sizes(node, 1);
     Tensor q = activation(queries), k = activation({queries[0], cache[2], queries[2], queries[3]}), v = torch::randn_like(k);

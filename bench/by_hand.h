@@ -1,5 +1,5 @@
-// Small networks as somebody would write them by hand for AVX-512: sizes known, weights turned beforehand,
-// nothing allocated, one function a network. What a compiled one is compared with.
+// Hand-written AVX-512 versions of small networks, with which compiled ones are compared: constant sizes,
+// weights transposed in advance, no allocations, one function per network.
 #pragma once
 
 #include <immintrin.h>
@@ -16,7 +16,7 @@ namespace tenon::bench {
 
 #define TENON_BY_HAND __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl"), optimize("O3")))
 
-// y = relu?(x W + b), W as [in][out]; out is a multiple of 64.
+// y = relu(x W + b) or x W + b; W is [in][out], and out is a multiple of 64.
 template <int kIn, int kOut, bool kRelu>
 TENON_BY_HAND inline void layer_by_hand(const float* x, const float* w, const float* b, float* y) {
   for (int n = 0; n < kOut; n += 64) {
@@ -108,7 +108,8 @@ inline std::function<Tensor()> by_hand(LstmStep model, const std::vector<Tensor>
   };
 }
 
-// 3 x 3, 32 channels out, ReLU; from and to images with a border of zeros, [rows][columns][channels]; w as [3][3][in][32].
+// A 3 x 3 convolution with 32 output channels and ReLU. Images are [rows][columns][channels] with a border of zeros; w is
+// [3][3][in][32].
 template <int kIn, int kStride, int kSize>
 TENON_BY_HAND inline void conv_by_hand(const float* image, const float* w, const float* b, float* out, int out_row) {
   constexpr int kRow = (kSize * kStride + 2) * kIn;

@@ -1,5 +1,5 @@
-// What capture costs: recording, guards, and op-by-op graphs on small networks. One thread, CPU
-// time, everything side by side; one JSON object a line.
+// Cost of capture: recording, guards, and op-by-op graphs on small networks. Measures CPU time on one
+// thread, with alternating variants; prints one JSON object per line.
 #include <tenon/compile.h>
 #include <tenon/inspect.h>
 #include <torch/torch.h>
@@ -27,13 +27,14 @@ torch::nn::Sequential mlp(int layers, int width) {
   return net;
 }
 
-// Ratio of a function through aot_eager to the function itself.
+// Time of a function compiled with aot_eager / time of the function itself.
 template <class F, class... Args>
 void small_net(const char* name, F function, std::vector<Watched> watch, Args... args) {
   auto fast = tenon::compile(function, {.backend = "aot_eager", .trust = Trust::pure, .name = name, .watch = std::move(watch)});
   for (int i = 0; i < 4; ++i) fast(args...);
   auto times = side_by_side({[&] { function(args...); }, [&] { fast(args...); }}, 61, 200);
-  if (tenon::explain(fast).answered == 0) std::fprintf(stderr, "%s: no graph answered\n%s", name, tenon::explain(fast).text().c_str());
+  if (tenon::explain(fast).answered == 0)
+    std::fprintf(stderr, "%s: no call was served by a graph\n%s", name, tenon::explain(fast).text().c_str());
   report(name, times[1] / times[0], "x eager", times[0], times[1]);
 }
 
@@ -58,7 +59,7 @@ void recording_cost() {
 }
 
 void guard_cost() {
-  torch::nn::Sequential net = mlp(75, 16);  // 150 parameters
+  torch::nn::Sequential net = mlp(75, 16);  // A network with 150 parameters.
   auto function = [net](Tensor x) mutable { return net->forward(x); };
   Tensor x = torch::randn({1, 16});
   tenon::detail::Leaves in;

@@ -1,4 +1,4 @@
-// How compile time grows with a program: seconds of CPU until a program of N ops is answered by graphs, above what eager takes.
+// Compile time by program size: CPU seconds until a program of N ops is served by graphs, minus the time of the eager calls.
 //   compile_size PROGRAM N [TRUST]     PROGRAM: chain, mixed, cat, slices, layers, train; TRUST: checked (no grad), grad, pure
 #include <tenon/compile.h>
 #include <tenon/inspect.h>
@@ -20,13 +20,13 @@ double cpu_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Ops that are all the same but for a number, and half of them transcendental.
+// A chain of equal ops with different constants, half of them transcendental.
 Tensor chain(Tensor x, int ops) {
   for (int i = 0; i < ops / 2; ++i) x = torch::sin(x) + 0.001 * i;
   return x;
 }
 
-// No two kernels are alike.
+// A program whose kernels are all different.
 Tensor mixed(Tensor x, int ops) {
   for (int i = 0; i < ops; ++i) {
     switch ((i * i + i / 7) % 5) {
@@ -55,7 +55,7 @@ Tensor pieces(Tensor x, int count) {
   return torch::cat(all);
 }
 
-// The gradient is a sum of as many tensors as there are slices.
+// The gradient is a sum with one summand per slice.
 Tensor slices_and_gradient(Tensor x, int count) {
   x = x.detach().requires_grad_();
   std::vector<Tensor> all;
@@ -115,7 +115,7 @@ int main(int argc, char** argv) {
   }
   tenon::Explanation why = tenon::explain(fast);
   std::cout << what << " " << size << " " << trust << ": " << cpu_seconds() - start - eager << " s above eager, longest call " << longest
-            << " s, " << why.answered << " answered;";
+            << " s, " << why.answered << " served by graphs;";
   for (auto& [phase, seconds] : why.phases) std::cout << " " << phase << " " << seconds;
   std::cout << std::endl;
 }

@@ -1,8 +1,8 @@
-// bench_decode DIRECTORY f32|bf16 PART: one line of JSON. Parts:
-//   decode [TOKENS] [PROMPT]   tokens a second, batch 1, beside what reading the weights takes at this footprint and thread count
-//   prefill [TOKENS]           a prompt beside its products and attention alone
-//   load                       until all weights are there, beside reading their files; each from the disk and from memory
-//   first [PROMPT]             from the start of the process to the first token, and what is resident after 64
+// bench_decode DIRECTORY f32|bf16 MEASUREMENT: prints one line of JSON. Measurements:
+//   decode [TOKENS] [PROMPT]   tokens per second at batch 1, relative to reading the weights once per token at memory bandwidth
+//   prefill [TOKENS]           time of a prompt / time of its products and attention alone
+//   load                       time to load all weights / time to read their files; from the disk and from the page cache
+//   first [PROMPT]             time from the start of the process to the first token; resident memory after 64 tokens
 #include <fcntl.h>
 #include <tenon/generate.h>
 #include <tenon/inspect.h>
@@ -41,7 +41,7 @@ TENON_CLONES("avx512f", "avx2", "default") long long sum_of(const char* from, si
   return total;
 }
 
-// All bytes once, on all threads.
+// Reads all bytes once, on all threads.
 void read_all(const std::vector<at::Tensor>& tensors) {
   static std::atomic<long long> sink;
   for (const at::Tensor& t : tensors) {
@@ -52,27 +52,27 @@ void read_all(const std::vector<at::Tensor>& tensors) {
   }
 }
 
-// The best of three, since other load only ever adds.
+// The minimum of three runs, because other processes can only add time.
 double read_seconds(const std::vector<at::Tensor>& tensors) {
   double least = 1e9;
   for (int round = 0; round < 3; ++round) least = std::min(least, seconds_of([&] { read_all(tensors); }));
   return least;
 }
 
-struct Asked {
+struct Request {
   std::string directory;
   at::ScalarType type;
-  std::vector<int64_t> numbers;
-  int64_t number(size_t i, int64_t otherwise) const { return i < numbers.size() ? numbers[i] : otherwise; }
+  std::vector<int64_t> counts;
+  int64_t count(size_t i, int64_t otherwise) const { return i < counts.size() ? counts[i] : otherwise; }
 };
 
 std::vector<int64_t> prompt_of(int64_t length) { return std::vector<int64_t>(static_cast<size_t>(length), 5); }
 GenerateOptions tokens_of(int64_t count) { return {.max_new_tokens = count, .stop = std::vector<int64_t>()}; }
 
-void decode(const Asked& asked) {
-  int64_t tokens = asked.number(0, 64);
-  auto model = load_causal_model(asked.directory, asked.type);
-  // The embedding is looked up, not read: all others are read once a token.
+void decode(const Request& request) {
+  int64_t tokens = request.count(0, 64);
+  auto model = load_causal_model(request.directory, request.type);
+  // A token reads every weight once, except the embedding, of which it reads one row.
   std::vector<at::Tensor> weights;
   size_t bytes = 0;
   for (const NamedTensor& item : model->named_parameters())
@@ -81,7 +81,7 @@ void decode(const Asked& asked) {
       bytes += item.value().nbytes();
     }
   Generator generate(model);
-  auto prompt = prompt_of(asked.number(1, 16));
+  auto prompt = prompt_of(request.count(1, 16));
   for (int i = 0; i < 3; ++i) generate({prompt}, tokens_of(4));
   std::vector<double> rates, reads;
   for (int round = 0; round < 5; ++round) {
@@ -98,7 +98,7 @@ void decode(const Asked& asked) {
                  tenon::detail::explain(*generate.decode()).text().c_str());
 }
 
-// The graph of a prompt's call, as the compiler gets it.
+// The graph that the compiler receives for a prompt.
 ir::Graph prompt_graph(const std::shared_ptr<CausalModel>& model, const std::vector<int64_t>& prompt) {
   std::string text;
   register_backend("listing", [&](const std::string& graph, Runner op_by_op) {
@@ -110,12 +110,12 @@ ir::Graph prompt_graph(const std::shared_ptr<CausalModel>& model, const std::vec
   return ir::parse(text);
 }
 
-void prefill(const Asked& asked) {
-  auto model = load_causal_model(asked.directory, asked.type);
-  auto prompt = prompt_of(asked.number(0, 512));
+void prefill(const Request& request) {
+  auto model = load_causal_model(request.directory, request.type);
+  auto prompt = prompt_of(request.count(0, 512));
   at::NoGradGuard no_grad;
   ir::Graph graph = prompt_graph(model, prompt);
-  bench::Bare bare(graph, asked.type);
+  bench::Bare bare(graph, request.type);
   Generator generate(model);
   for (int i = 0; i < 4; ++i) generate({prompt}, tokens_of(1));
   std::vector<double> ours, alone, ratios;
@@ -137,21 +137,21 @@ void for_files(const std::string& directory, F&& f) {
   }
 }
 
-void load(const Asked& asked) {
+void load(const Request& request) {
   std::vector<char> room(size_t{1} << 22);
   auto read_files = [&] {
-    for_files(asked.directory, [&](int file) {
+    for_files(request.directory, [&](int file) {
       while (read(file, room.data(), room.size()) > 0) {
       }
     });
   };
   auto load_weights = [&] {
-    auto model = load_causal_model(asked.directory, asked.type);
+    auto model = load_causal_model(request.directory, request.type);
     std::vector<at::Tensor> weights;
     for (const NamedTensor& item : model->named_parameters()) weights.push_back(item.value());
     read_all(weights);
   };
-  auto forget_files = [&] { for_files(asked.directory, [](int file) { posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED); }); };
+  auto forget_files = [&] { for_files(request.directory, [](int file) { posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED); }); };
   std::vector<double> disk, memory, load_ms, read_ms;
   for (int round = 0; round < 3; ++round) {
     forget_files();
@@ -172,13 +172,13 @@ double resident_bytes() {
   return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
 }
 
-void first(const Asked& asked) {
+void first(const Request& request) {
   double before = resident_bytes(), weights = 0, ms = 0;
   auto start = std::chrono::steady_clock::now();
-  auto model = load_causal_model(asked.directory, asked.type);
+  auto model = load_causal_model(request.directory, request.type);
   for (const NamedTensor& item : model->named_parameters()) weights += static_cast<double>(item.value().nbytes());
   Generator generate(model);
-  auto prompt = prompt_of(asked.number(0, 512));
+  auto prompt = prompt_of(request.count(0, 512));
   generate({prompt}, tokens_of(64), [&](size_t, int64_t) {
     if (ms == 0) ms = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() * 1e3;
     return true;
@@ -191,10 +191,11 @@ void first(const Asked& asked) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  const std::map<std::string, void (*)(const Asked&)> parts = {{"decode", decode}, {"prefill", prefill}, {"load", load}, {"first", first}};
+  const std::map<std::string, void (*)(const Request&)> parts = {
+      {"decode", decode}, {"prefill", prefill}, {"load", load}, {"first", first}};
   auto part = count > 3 ? parts.find(arguments[3]) : parts.end();
-  if (part == parts.end()) return std::fprintf(stderr, "usage: bench_decode DIRECTORY f32|bf16 decode|prefill|load|first [NUMBER...]\n"), 2;
-  Asked asked{arguments[1], std::string(arguments[2]) == "bf16" ? at::kBFloat16 : at::kFloat, {}};
-  for (int i = 4; i < count; ++i) asked.numbers.push_back(std::atoll(arguments[i]));
-  part->second(asked);
+  if (part == parts.end()) return std::fprintf(stderr, "usage: bench_decode DIRECTORY f32|bf16 decode|prefill|load|first [COUNT...]\n"), 2;
+  Request request{arguments[1], std::string(arguments[2]) == "bf16" ? at::kBFloat16 : at::kFloat, {}};
+  for (int i = 4; i < count; ++i) request.counts.push_back(std::atoll(arguments[i]));
+  part->second(request);
 }

@@ -1,5 +1,5 @@
-// What a step costs before it computes anything: kernels of a few elements one after the other, and the library calls beside
-// them at sizes where nothing is left but the call. One thread, thread CPU time.
+// Host overhead of a step: chains of kernels on a few elements, and library calls at sizes where the call overhead dominates.
+// Measures CPU time on one thread.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <tenon/compile.h>
 #include <tenon/inspect.h>
@@ -17,14 +17,13 @@ namespace {
 
 constexpr int kRounds = 31, kCalls = 2000;
 
-// A chain of kernels: sums along one dimension and then the other cannot be one loop. `broken`: an op of ATen at its end, so that
-// it is no list of functions over pointers.
+// A chain of kernels: sums along alternating dimensions cannot be fused. With `broken`, an ATen op at the end prevents a flat plan.
 Tensor chain(Tensor x, int64_t steps, bool broken) {
   for (int64_t i = 0; i < steps; ++i) x = x - x.sum(i % 2, /*keepdim=*/true);
   return broken ? torch::cumsum(x, 0) : x;
 }
 
-// What a kernel more costs, of longer and shorter chains.
+// The cost of one more kernel, from the difference between a longer and a shorter chain.
 void bench_steps(const char* name, bool broken) {
   torch::NoGradGuard no_grad;
   Tensor x = torch::randn({2, 2});

@@ -1,8 +1,8 @@
-// One model, one type, one batch, all its C++ ways to run: `bench_infer MODEL f32|bf16 BATCH THREADS [WAY=FILE]...`
+// Inference of one model with each C++ runtime: `bench_infer MODEL f32|bf16 BATCH THREADS [RUNTIME=FILE]...`
 //
-// Files are what Python made of the same model: script=x.pt (TorchScript), package=x.pt2 (AOTInductor).
-// Prints the ways that it has, then for each line "WAY CALLS" on its input the seconds a call took: so
-// that another program can take rounds in turn with other processes.
+// The files are made by Python from the same model: script=x.pt (TorchScript), package=x.pt2 (AOTInductor).
+// Prints the available runtimes. Then, for each input line "RUNTIME CALLS", prints the seconds per call, so
+// that another program can alternate between several processes.
 #include <tenon/compile.h>
 #include <tenon/inspect.h>
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
@@ -32,7 +32,7 @@ namespace {
 
 using Ways = std::map<std::string, std::function<Tensor()>>;
 
-// The graph of a model's call, as the compiler gets it.
+// The graph that the compiler receives for a call of the model.
 template <class F>
 ir::Graph graph_of(F forward, const std::vector<Tensor>& inputs) {
   std::string text;
@@ -55,7 +55,7 @@ std::vector<int64_t> widths_of(Mlp model) {
   return out;
 }
 
-// What Python made of the same model.
+// Runtimes of the files that Python made from the same model.
 void add_files(Ways& ways, const std::vector<Tensor>& inputs, int argc, char** argv) {
   for (int i = 5; i < argc; ++i) {
     std::string argument = argv[i];
@@ -148,7 +148,7 @@ int main(int argc, char** argv) {
   Ways ways = make(argv[1], argv[2] == std::string("f32") ? torch::kFloat : torch::kBFloat16, std::atoll(argv[3]), argc, argv);
   Tensor expected = ways["eager"]().to(torch::kFloat);
   for (auto& [name, way] : ways) {
-    for (int i = 0; i < 4; ++i) way();  // recording, building, packing
+    for (int i = 0; i < 4; ++i) way();  // These calls record, build and pack.
     Tensor out = way();
     bool has_other_weights = name == "script" || name == "package";
     double error =

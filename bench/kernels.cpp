@@ -1,5 +1,5 @@
-// Fused kernels beside eager: one thread, CPU time, outputs freshly allocated. bench/inductor.py
-// runs the same programs through Inductor.
+// Fused kernels compared with eager: CPU time on one thread, with newly allocated outputs. bench/inductor.py
+// runs the same programs with Inductor.
 #include <tenon/compile.h>
 #include <torch/torch.h>
 

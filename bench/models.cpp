@@ -1,5 +1,5 @@
-// Whole models beside eager, on all cores: how long a compile takes, how fast inference and training
-// are. `bench_models compile|memory|modes|train` runs a part.
+// Whole models compared with eager, on all cores: compile time, inference and training speed, memory.
+// `bench_models compile|memory|modes|train` runs one benchmark.
 #include <c10/core/CPUAllocator.h>
 #include <tenon/compile.h>
 #include <tenon/control.h>
@@ -25,7 +25,7 @@ using namespace tenon::bench;
 
 namespace {
 
-// Wall time; in turn, since the machine is shared.
+// Wall times of alternating runs, because other processes disturb the timing.
 std::pair<double, double> medians(const std::function<void()>& eager, const std::function<void()>& ours, int rounds) {
   std::vector<double> a, b;
   for (int i = 0; i < rounds; ++i) {
@@ -37,14 +37,14 @@ std::pair<double, double> medians(const std::function<void()>& eager, const std:
 
 Tensor random_ids(int64_t batch, int64_t vocabulary) { return torch::randint(3, vocabulary, {batch, 128}); }
 
-// What the passes, the planner and code generation took.
+// Time of the passes, the planner and code generation.
 double compile_work(const Explanation& why) {
   double seconds = 0;
   for (const auto& [phase, spent] : why.phases) seconds += phase == "record" ? 0 : spent;
   return seconds;
 }
 
-// The first calls of a new compiled function, above what eager needs: recording, passes, code, whatever is done twice.
+// Time of the first calls of a new compiled function minus that of eager calls: recording, passes, code generation.
 template <class Model>
 double bench_compile(const std::string& name, Model model, const Tensor& ids) {
   constexpr int kFirst = 4, kTimes = 5;
@@ -75,7 +75,7 @@ double bench_compile(const std::string& name, Model model, const Tensor& ids) {
 
 void report_growth(const char* name, double at_12, double at_48) { report(name, at_48 / at_12, "x 12 layers", at_12, at_48); }
 
-// Counts what libtorch has from its allocator, in the steps of 64 bytes that it gives.
+// Counts the bytes that libtorch has allocated, rounded up to the allocator's 64-byte granularity.
 class CountingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
@@ -90,7 +90,7 @@ class CountingAllocator final : public c10::Allocator {
   c10::DeleterFnPtr raw_deleter() const override { return &free; }
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 
-  // The most that was held while `f` ran, above what was held before.
+  // The peak of allocated bytes while `f` runs, minus those allocated before.
   size_t peak_of(const std::function<void()>& f) {
     size_t before = peak_ = now_;
     f();
@@ -117,7 +117,7 @@ void CountingAllocator::free(void* memory) {
   std::free(memory);
 }
 
-// Ops that stay calls of ATen, but for those that are to.
+// Counts ops that run in ATen, except those that are meant to (GEMM, attention, convolution).
 void report_left(const std::string& name, const Explanation& why) {
   const std::regex calls("aten::(mm|addmm|bmm|baddbmm|convolution|convolution_backward|_scaled_dot_product.*)");
   size_t left = 0;
@@ -125,12 +125,12 @@ void report_left(const std::string& name, const Explanation& why) {
     for (const auto& call : graph.left) {
       if (std::regex_match(call.op, calls)) continue;
       left += call.count;
-      std::fprintf(stderr, "%s: %zu x %s is left to ATen\n", name.c_str(), static_cast<size_t>(call.count), call.op.c_str());
+      std::fprintf(stderr, "%s: %zu x %s runs in ATen\n", name.c_str(), static_cast<size_t>(call.count), call.op.c_str());
     }
   report(("left " + name).c_str(), static_cast<double>(left), "ops", 0, 0);
 }
 
-// What a call needs at its peak: all that is allocated while it runs, results included, and the arena.
+// Peak memory of a call: all allocations while it runs, including results, plus the arena.
 template <class Model>
 void bench_memory(const std::string& name, Model model, const Tensor& input) {
   torch::NoGradGuard no_grad;
@@ -143,10 +143,10 @@ void bench_memory(const std::string& name, Model model, const Tensor& input) {
   auto bytes = [](size_t n) { return static_cast<double>(n) * 1e-6; };
   report(("memory " + name).c_str(), bytes(ours + arena) / bytes(eager), "x eager", bytes(eager), bytes(ours + arena));
   report_left(name, explain(compiled));
-  if (std::getenv("TENON_BENCH_EXPLAIN")) std::fprintf(stderr, "%zu of it the arena\n%s\n", arena, explain(compiled).text().c_str());
+  if (std::getenv("TENON_BENCH_EXPLAIN")) std::fprintf(stderr, "arena: %zu bytes\n%s\n", arena, explain(compiled).text().c_str());
 }
 
-// What packs take, and how long max_autotune tries.
+// Memory of packs, and tuning time of max_autotune.
 void bench_modes() {
   torch::NoGradGuard no_grad;
   Bert model((BertSizes()));
@@ -166,7 +166,7 @@ void bench_modes() {
   if (std::getenv("TENON_BENCH_EXPLAIN")) std::fprintf(stderr, "%s\n", explain(tuned).text().c_str());
 }
 
-// One step of a user's loop: forward, backward, AdamW.
+// One step of a training loop: forward, backward, AdamW.
 struct Trainer {
   Llama model;
   std::vector<Tensor> trained;

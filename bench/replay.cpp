@@ -1,6 +1,6 @@
-// What checked replay costs on the host. The graphs are built as always, but a backend that
-// computes nothing stands in for them, so that what is left is comparing, waiting and filling. One
-// thread, CPU time, side by side with eager on tensors so small that eager is host time too.
+// Host overhead of checked replay. A backend that computes nothing replaces the graphs, so that the time is that
+// of comparing ops, deferring them and filling placeholders. Measures CPU time on one thread, alternating with
+// eager, on tensors so small that eager is host time too.
 #include <tenon/compile.h>
 #include <tenon/inspect.h>
 #include <torch/torch.h>
@@ -19,7 +19,7 @@ using torch::Tensor;
 
 namespace {
 
-// Gives back what the first run gave.
+// Registers a backend that returns the results of its first run.
 void register_nothing() {
   register_backend("nothing", [](const std::string&, Runner op_by_op) -> Runner {
     auto first = std::make_shared<std::vector<Tensor>>();
@@ -71,7 +71,7 @@ struct Net : torch::nn::Module {
 };
 
 struct Counts {
-  size_t calls, ops;  // as the user made them, and what is left below autograd
+  size_t calls, ops;  // Calls as the user's C++ makes them, and ops below autograd.
 };
 
 template <class F>
@@ -84,7 +84,7 @@ Counts count(F&& f) {
 
 }  // namespace
 
-// `bench_replay no_grad` runs one part alone.
+// `bench_replay no_grad` runs one benchmark only.
 int main(int argc, char** argv) {
   auto chosen = [&](const char* part) { return argc < 2 || std::string(argv[1]) == part; };
   at::set_num_threads(1);

@@ -1,4 +1,4 @@
-// Timing on a noisy machine: thread CPU time, rounds of all variants in turn, medians.
+// Timing on a noisy machine: thread CPU time, rounds of alternating variants, medians.
 #pragma once
 
 #include <time.h>
@@ -21,8 +21,8 @@ inline double median(std::vector<double> list) {
   return list[list.size() / 2];
 }
 
-// Median seconds a call of each variant. Variants take turns within a round, and the one that
-// goes first moves on from round to round, so that none is always warmed by the same neighbour.
+// Median seconds per call of each variant. Variants alternate within a round, and each round begins with
+// another one, so that no variant always runs after the same neighbour.
 inline std::vector<double> side_by_side(const std::vector<std::function<void()>>& variants, int rounds, int calls) {
   std::vector<std::vector<double>> times(variants.size());
   for (int round = -2; round < rounds; ++round)
@@ -37,7 +37,7 @@ inline std::vector<double> side_by_side(const std::vector<std::function<void()>>
   return medians;
 }
 
-// One row of the results, as JSON.
+// Prints one result as JSON.
 inline void report(const char* name, double figure, const char* unit, double eager, double ours) {
   std::printf("{\"name\": \"%s\", \"figure\": %.4f, \"unit\": \"%s\", \"eager_us\": %.3f, \"ours_us\": %.3f}\n", name, figure, unit,
               eager * 1e6, ours * 1e6);

@@ -1,6 +1,6 @@
-// Training LoRA on the query and value projections of a Llama of torch::nn: bench_train ADAPTERS ROWS TOKENS ROUNDS. Three programs take
-// turns, all compiled, each with its own AdamW: LoRA written by hand; one adapter of a bank for all rows; and eight, a row each. ADAPTERS
-// holds tree0 to tree7. Prints one line of JSON: milliseconds a step, medians.
+// Training LoRA on the query and value projections of a torch::nn Llama: bench_train ADAPTERS ROWS TOKENS ROUNDS. Three compiled
+// programs alternate, each with its own AdamW: hand-written LoRA; one adapter of a bank for all batch rows; eight adapters, one per
+// batch row. ADAPTERS contains tree0 to tree7. Prints one line of JSON: median milliseconds per step.
 #include <tenon/adapters.h>
 #include <tenon/control.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kRank = 8;
 
-// A model with a bank whose rows take the names in turn.
+// A model with a bank whose adapters are assigned to batch rows round-robin.
 struct Banked {
   Banked(const std::string& adapters, const std::vector<std::string>& names, int64_t count) : model(bench::LlamaSizes{}), bank(model) {
     for (at::Tensor& parameter : model->parameters()) parameter.set_requires_grad(false);
@@ -71,7 +71,7 @@ int main(int count, char** arguments) try {
   auto with_one = through(one), with_eight = through(eight);
   torch::optim::AdamW hand_optimizer(parameters), one_optimizer(one.parameters), eight_optimizer(eight.parameters);
   std::vector<double> times[3];
-  std::array<int, 3> order{0, 1, 2};  // all orders take turns: what ran before leaves memory and caches behind
+  std::array<int, 3> order{0, 1, 2};  // All orders are used, because the previous program influences memory and caches.
   for (int i = -4; i < rounds; ++i) {
     for (int which : order) {
       double seconds = which == 0   ? seconds_of_step([&] { return hand(ids); }, hand_optimizer)

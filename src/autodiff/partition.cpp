@@ -10,12 +10,12 @@ namespace {
 using ir::kNoValue;
 using ir::ValueId;
 
-class Cutter {
+class Partitioner {
  public:
-  Cutter(const ir::Graph& joint, size_t forward_outputs) : joint_(joint), forward_outputs_(forward_outputs) {}
+  Partitioner(const ir::Graph& joint, size_t forward_outputs) : joint_(joint), forward_outputs_(forward_outputs) {}
 
   Partition run() {
-    locate();
+    find_producers();
     find_needed();
     make_forward();
     make_backward();
@@ -23,37 +23,37 @@ class Cutter {
   }
 
  private:
-  void locate() {
-    maker_.assign(joint_.values.size(), -1);
+  void find_producers() {
+    producer_.assign(joint_.values.size(), -1);
     input_.assign(joint_.values.size(), -1);
     for (size_t i = 0; i < joint_.inputs.size(); ++i) input_[joint_.inputs[i].value] = static_cast<int32_t>(i);
     for (size_t i = 0; i < joint_.nodes.size(); ++i)
-      ir::for_each_definition(joint_.nodes[i], [&](ValueId id) { maker_[id] = static_cast<int32_t>(i); });
+      ir::for_each_definition(joint_.nodes[i], [&](ValueId id) { producer_[id] = static_cast<int32_t>(i); });
   }
 
-  bool in_backward(ValueId id) const { return maker_[id] >= 0 && static_cast<size_t>(maker_[id]) >= joint_.backward_start; }
+  bool in_backward(ValueId id) const { return producer_[id] >= 0 && static_cast<size_t>(producer_[id]) >= joint_.backward_start; }
 
-  // A node that only looks at memory differently: cheap to do again.
+  // Views cost nothing, so the backward recomputes them instead of saving them.
   bool is_view(ValueId id) const {
-    return maker_[id] >= 0 && joint_.values[id].alias_of != kNoValue && joint_.nodes[maker_[id]].writes.empty();
+    return producer_[id] >= 0 && joint_.values[id].alias_of != kNoValue && joint_.nodes[producer_[id]].writes.empty();
   }
 
-  void need(ValueId id) {
+  void mark_needed(ValueId id) {
     if (id == kNoValue || in_backward(id) || needed_[id]) return;
     needed_[id] = true;
     if (!is_view(id)) return;
-    again_[maker_[id]] = true;
-    ir::for_each_operand(joint_.nodes[maker_[id]], [&](ValueId operand) { need(operand); });
+    recomputed_[producer_[id]] = true;
+    ir::for_each_operand(joint_.nodes[producer_[id]], [&](ValueId operand) { mark_needed(operand); });
   }
 
   void find_needed() {
     needed_.assign(joint_.values.size(), false);
-    again_.assign(joint_.nodes.size(), false);
+    recomputed_.assign(joint_.nodes.size(), false);
     for (size_t i = joint_.backward_start; i < joint_.nodes.size(); ++i)
-      ir::for_each_operand(joint_.nodes[i], [&](ValueId id) { need(id); });
-    for (size_t i = forward_outputs_; i < joint_.outputs.size(); ++i) need(joint_.outputs[i]);
+      ir::for_each_operand(joint_.nodes[i], [&](ValueId id) { mark_needed(id); });
+    for (size_t i = forward_outputs_; i < joint_.outputs.size(); ++i) mark_needed(joint_.outputs[i]);
     for (const ir::WriteBack& write : joint_.write_backs)
-      if (in_backward(write.value)) need(write.input);
+      if (in_backward(write.value)) mark_needed(write.input);
   }
 
   bool is_saved(ValueId id) const { return needed_[id] && input_[id] < 0 && !is_view(id); }
@@ -95,7 +95,7 @@ class Cutter {
       out_.backward_inputs.push_back({false, static_cast<int32_t>(i)});
     }
     for (size_t i = 0; i < joint_.nodes.size(); ++i)
-      if (i >= joint_.backward_start || again_[i]) g.nodes.push_back(joint_.nodes[i]);
+      if (i >= joint_.backward_start || recomputed_[i]) g.nodes.push_back(joint_.nodes[i]);
     for (const ir::WriteBack& write : joint_.write_backs)
       if (in_backward(write.value)) g.write_backs.push_back(write);
     g.outputs.assign(joint_.outputs.begin() + static_cast<ptrdiff_t>(forward_outputs_), joint_.outputs.end());
@@ -103,16 +103,16 @@ class Cutter {
 
   const ir::Graph& joint_;
   size_t forward_outputs_;
-  std::vector<int32_t> maker_, input_;
-  std::vector<bool> needed_, again_;
+  std::vector<int32_t> producer_, input_;
+  std::vector<bool> needed_, recomputed_;
   Partition out_;
 };
 
 }  // namespace
 
 Partition partition(const ir::Graph& joint, size_t forward_outputs) {
-  if (!joint.is_joint()) throw InternalError("partition of a graph without a backward");
-  return Cutter(joint, forward_outputs).run();
+  if (!joint.is_joint()) throw InternalError("partition was called on a graph without a backward");
+  return Partitioner(joint, forward_outputs).run();
 }
 
 }  // namespace tenon::autodiff

@@ -1,6 +1,6 @@
-// Cuts a joint graph into a forward and a backward graph at the recorded border. The forward
-// returns what the backward reads ("saved"); views are taken again instead of saved. Both still
-// hold nodes that nobody reads.
+// Splits a joint graph into a forward and a backward graph where the recorded backward begins. The forward
+// also returns the values that the backward reads ("saved"); views are recomputed instead of saved. Both
+// graphs may contain dead nodes.
 #pragma once
 
 #include "ir/graph/graph.h"
@@ -8,14 +8,14 @@
 namespace tenon::autodiff {
 
 struct BackwardInput {
-  bool saved = false;  // `index` counts saved values, else inputs of the joint graph
+  bool saved = false;  // Whether `index` is that of a saved value; otherwise it is that of an input of the joint graph.
   int32_t index = 0;
 };
 
 struct Partition {
-  ir::Graph forward;                    // outputs: the joint graph's first `forward_outputs`, then the saved values
-  ir::Graph backward;                   // outputs: the rest
-  std::vector<int32_t> forward_inputs;  // inputs of the joint graph
+  ir::Graph forward;                    // Its outputs are the joint graph's first `forward_outputs`, then the saved values.
+  ir::Graph backward;                   // Its outputs are the other outputs of the joint graph.
+  std::vector<int32_t> forward_inputs;  // Indices of inputs of the joint graph.
   std::vector<BackwardInput> backward_inputs;
 };
 

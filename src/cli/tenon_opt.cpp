@@ -1,4 +1,4 @@
-// tenon-opt: graph text in, passes, graph text out. For people and for golden tests.
+// tenon-opt: reads a graph as text, runs passes, and prints it. For debugging and for golden tests.
 //   tenon-opt [--pass NAME | --all]... [--reuse] [--kernels [--keeps-weights]] [--dot] [--no-verify] [FILE]
 #include <fstream>
 #include <iostream>
@@ -35,7 +35,7 @@ void print_reuse(const tenon::ir::Graph& graph) {
     std::cout << "write " << i << ": " << (reuse.written_already[i] ? "in place" : "copied") << "\n";
 }
 
-// The kernels that backend `native` makes of a graph, each verified and compiled. `keeps_weights`: as without gradients.
+// Prints, verifies and compiles the kernels that backend `native` makes of a graph. `keeps_weights`: the graph runs without gradients.
 void print_kernels(const tenon::ir::Graph& original, bool keeps_weights) {
   namespace loop = tenon::ir::loop;
   tenon::ir::Graph graph = keeps_weights ? tenon::passes::prefer_channels_last(original) : original;
@@ -52,7 +52,16 @@ void print_kernels(const tenon::ir::Graph& original, bool keeps_weights) {
 }
 
 int usage() {
-  std::cerr << "usage: tenon-opt [--pass NAME | --all]... [--reuse] [--kernels [--keeps-weights]] [--dot] [--no-verify] [FILE]\npasses:\n";
+  std::cerr << "usage: tenon-opt [--pass NAME | --all]... [--reuse] [--kernels [--keeps-weights]] [--dot] [--no-verify] [FILE]\n"
+               "Reads a graph from FILE or standard input, runs the passes and prints the graph.\n"
+               "  --pass NAME      run one pass\n"
+               "  --all            run all passes in order\n"
+               "  --reuse          print which writes are done in place\n"
+               "  --kernels        print the loops of the kernels and compile them\n"
+               "  --keeps-weights  with --kernels: assume that weights are not trained\n"
+               "  --dot            print the graph for Graphviz\n"
+               "  --no-verify      skip verification of the input\n"
+               "passes:\n";
 #define TENON_PASS(name, what) std::cerr << "  " #name "  " what "\n";
 #include "passes/passes.def"
 #undef TENON_PASS

@@ -12,9 +12,8 @@ namespace {
 using torch::autograd::Node;
 using Hooks = std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>;
 
-// Makes some tensors the boundary of autograd while it lives: their hooks do not run, and nothing
-// behind them is reached. libtorch has no call for that; the lists that a node shows are the ones
-// that the engine walks.
+// Makes the engine stop at the given tensors for the lifetime of the object: their hooks do not run and the nodes behind them are not
+// reached. libtorch has no call for that, so the hook and edge lists that the engine walks are emptied.
 class Boundary {
  public:
   explicit Boundary(const Tensors& tensors) {
@@ -31,17 +30,17 @@ class Boundary {
   }
   ~Boundary() {
     for (Cut& cut : cut_) {
-      *cut.hooks_place = std::move(cut.hooks);
-      *cut.edges_place = std::move(cut.edges);
+      *cut.hooks_address = std::move(cut.hooks);
+      *cut.edges_address = std::move(cut.edges);
     }
   }
 
  private:
   struct Cut {
     c10::intrusive_ptr<Node> node;
-    Hooks* hooks_place;
+    Hooks* hooks_address;
     Hooks hooks;
-    torch::autograd::edge_list* edges_place;
+    torch::autograd::edge_list* edges_address;
     torch::autograd::edge_list edges;
   };
   std::vector<Cut> cut_;
@@ -51,8 +50,9 @@ bool has_hooks(Node& node) {
   return !node.pre_hooks().empty() || !node.post_hooks().empty() || !node.tensor_pre_hooks().empty() || !node.retains_grad_hooks().empty();
 }
 
-// Generated nodes carry a bare name; of the others only these come back when the ops run again.
-bool comes_back(const std::string& name) {
+// Whether running the ops again under autograd makes this node again: generated nodes (their names have no namespace), copies and
+// AccumulateGrad.
+bool is_rebuilt_by_rerun(const std::string& name) {
   return name.find("::") == std::string::npos || name == "torch::autograd::CopyBackwards" || name == "torch::autograd::AccumulateGrad";
 }
 
@@ -63,8 +63,8 @@ Tensors differentiate(const Tensors& outputs, const Tensors& inputs, const Tenso
   return torch::autograd::grad(outputs, inputs, tangents, /*retain_graph=*/true, create_graph, /*allow_unused=*/true);
 }
 
-AutogradGraph inspect(const Tensors& outputs, const Tensors& boundary, const std::unordered_map<const void*, bool>& nodes_run) {
-  AutogradGraph out;
+AutogradFindings inspect(const Tensors& outputs, const Tensors& boundary, const std::unordered_map<const void*, bool>& nodes_run) {
+  AutogradFindings out;
   std::unordered_set<Node*> stop, seen;
   for (const at::Tensor& tensor : boundary)
     if (tensor.defined() && tensor.grad_fn()) stop.insert(tensor.grad_fn().get());
@@ -81,14 +81,14 @@ AutogradGraph inspect(const Tensors& outputs, const Tensors& boundary, const std
     if (run != nodes_run.end() && !run->second) out.spent = true;
     std::string name = node->name();
     if (name == "torch::autograd::AccumulateGrad") continue;
-    if (!comes_back(name)) out.obstacles.push_back("autograd node " + name);
+    if (!is_rebuilt_by_rerun(name)) out.obstacles.push_back("autograd node " + name);
     else if (has_hooks(*node)) out.obstacles.push_back("a hook on " + name);
-    bool leads_on = false;
+    bool has_next = false;
     for (const auto& edge : node->next_edges()) {
       visit(edge.function.get());
-      leads_on |= edge.is_valid();
+      has_next |= edge.is_valid();
     }
-    if (!leads_on) out.dead_end = true;
+    if (!has_next) out.dead_end = true;
   }
   return out;
 }

@@ -19,13 +19,13 @@
 namespace tenon {
 namespace {
 
-struct Registry {
+struct BackendRegistry {
   std::mutex mutex;
-  std::map<std::string, Backend> own;
+  std::map<std::string, Backend> registered;
 };
 
-Registry& registry() {
-  static Registry* r = new Registry;
+BackendRegistry& registry() {
+  static BackendRegistry* r = new BackendRegistry;
   return *r;
 }
 
@@ -43,17 +43,17 @@ bool is_built_in(const std::string& name) { return std::count(built_in().begin()
 }  // namespace
 
 void register_backend(const std::string& name, Backend backend) {
-  Registry& r = registry();
+  BackendRegistry& r = registry();
   std::lock_guard lock(r.mutex);
-  if (is_built_in(name) || !r.own.emplace(name, std::move(backend)).second)
+  if (is_built_in(name) || !r.registered.emplace(name, std::move(backend)).second)
     throw UserError(ErrorCode::backend, "a backend named '" + name + "' exists already; choose another name");
 }
 
 std::vector<std::string> backends() {
-  Registry& r = registry();
+  BackendRegistry& r = registry();
   std::lock_guard lock(r.mutex);
   std::vector<std::string> names = built_in();
-  for (auto& [name, backend] : r.own) names.push_back(name);
+  for (auto& [name, backend] : r.registered) names.push_back(name);
   return names;
 }
 
@@ -62,22 +62,23 @@ namespace {
 
 std::vector<at::Tensor> run_op_by_op(const runtime::Interpreter& interpreter, std::vector<at::Tensor> inputs) {
   c10::ArrayRef<double> scalars;
-  at::Tensor numbers;
+  at::Tensor scalar_tensor;
   if (!interpreter.graph().scalars.empty()) {
-    numbers = std::move(inputs.back());
+    scalar_tensor = std::move(inputs.back());
     inputs.pop_back();
-    scalars = {numbers.const_data_ptr<double>(), static_cast<size_t>(numbers.numel())};
+    scalars = {scalar_tensor.const_data_ptr<double>(), static_cast<size_t>(scalar_tensor.numel())};
   }
   return interpreter.run(std::move(inputs), runtime::RunMode::kernels, scalars);
 }
 
-// TENON_MODE asks for a mode where a program asks for none.
+// TENON_MODE sets the mode of programs that set none.
 Mode mode_of(const Options& options) {
   static const char* wanted = flag_text(Flag::mode);
   if (!wanted || options.mode != Mode::standard) return options.mode;
   if (wanted == std::string("reduce_overhead")) return Mode::reduce_overhead;
   if (wanted == std::string("max_autotune")) return Mode::max_autotune;
-  throw UserError(ErrorCode::backend, "TENON_MODE=" + std::string(wanted) + ": there are reduce_overhead and max_autotune");
+  throw UserError(ErrorCode::backend,
+                  "TENON_MODE=" + std::string(wanted) + " is not a mode; set reduce_overhead or max_autotune, or unset it");
 }
 
 }  // namespace
@@ -86,21 +87,21 @@ std::vector<at::Tensor> Executable::run(std::vector<at::Tensor> inputs, runtime:
   if (mode != runtime::RunMode::kernels) return op_by_op_->run(std::move(inputs), mode, scalars);
   if (quarantine_->is_on())
     return verifier_ ? verifier_->run_oracle(std::move(inputs), scalars) : op_by_op_->run(std::move(inputs), mode, scalars);
-  if (!verifier_ || !verifier_->wants(runs_++)) return run_kernels(std::move(inputs), scalars);
+  if (!verifier_ || !verifier_->is_due(runs_++)) return run_kernels(std::move(inputs), scalars);
   return verifier_->compare(std::move(inputs), scalars, [&](std::vector<at::Tensor> in) { return run_kernels(std::move(in), scalars); });
 }
 
 std::vector<at::Tensor> Executable::run_kernels(std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) const {
   if (kernels_ && tuning_seconds_ > 0 && !is_tuned_.exchange(true)) tune(*kernels_, inputs, scalars, tuning_seconds_);
   if (kernels_) return kernels_->run(std::move(inputs), runtime::RunMode::kernels, scalars);
-  if (!own_) return op_by_op_->run(std::move(inputs), runtime::RunMode::kernels, scalars);
+  if (!custom_) return op_by_op_->run(std::move(inputs), runtime::RunMode::kernels, scalars);
   if (scalars.empty()) scalars = graph().scalars;
   if (!scalars.empty()) {
-    at::Tensor numbers = bridge::empty_of({ir::DType::f64, {static_cast<int64_t>(scalars.size())}, {1}});
-    std::copy(scalars.begin(), scalars.end(), numbers.mutable_data_ptr<double>());
-    inputs.push_back(std::move(numbers));
+    at::Tensor scalar_tensor = bridge::empty_of({ir::DType::f64, {static_cast<int64_t>(scalars.size())}, {1}});
+    std::copy(scalars.begin(), scalars.end(), scalar_tensor.mutable_data_ptr<double>());
+    inputs.push_back(std::move(scalar_tensor));
   }
-  return own_(std::move(inputs));
+  return custom_(std::move(inputs));
 }
 
 std::vector<Explanation::Kernel> Executable::kernels() const {
@@ -116,23 +117,23 @@ std::vector<Explanation::Kernel> Executable::kernels() const {
 BackendKind backend_kind(const std::string& name) {
   if (name == "none") return BackendKind::none;
   if (is_built_in(name) || name == "native") return BackendKind::graphs;
-  Registry& r = registry();
+  BackendRegistry& r = registry();
   std::lock_guard lock(r.mutex);
-  if (r.own.count(name)) return BackendKind::graphs;
+  if (r.registered.count(name)) return BackendKind::graphs;
   std::string known;
   for (const std::string& other : built_in()) known += (known.empty() ? "" : ", ") + other;
-  for (auto& [other, backend] : r.own) known += ", " + other;
-  throw UserError(ErrorCode::backend, "no backend is named '" + name + "'; there are: " + known);
+  for (auto& [other, backend] : r.registered) known += ", " + other;
+  throw UserError(ErrorCode::backend, "no backend is named '" + name + "'; use one of: " + known);
 }
 
 namespace {
 
-// The function of a backend that the caller registered, or none.
-Runner own_runner(const std::string& name, const std::shared_ptr<const runtime::Interpreter>& op_by_op) {
-  Registry& r = registry();
+// The runner that a registered backend makes for the graph; empty for built-in backends.
+Runner custom_runner(const std::string& name, const std::shared_ptr<const runtime::Interpreter>& op_by_op) {
+  BackendRegistry& r = registry();
   std::unique_lock lock(r.mutex);
-  auto it = r.own.find(name);
-  if (it == r.own.end()) return {};
+  auto it = r.registered.find(name);
+  if (it == r.registered.end()) return {};
   Backend make = it->second;
   lock.unlock();
   try {
@@ -149,16 +150,17 @@ std::shared_ptr<const Executable> build_executable(const Options& options, ir::G
   auto off = capture::keys_above_backends();
   bool native = options.backend == "native" && has_native(), passed = options.backend == "native" || options.backend == "aten";
   auto quarantine = std::make_shared<Quarantine>();
-  std::shared_ptr<const Verifier> verifier;
+  std::shared_ptr<const ExecutableVerifier> verifier;
   if (options.verify > 0 && !native)
-    verifier = std::make_shared<const Verifier>(
+    verifier = std::make_shared<const ExecutableVerifier>(
         options.verify, std::make_shared<const runtime::Interpreter>(graph, planner::no_reuse(graph), resources, off), quarantine);
   std::vector<passes::PassRun> passes;
   if (passed) {
     passes = passes::run_all(graph);
     check_text(graph);
   }
-  // A wrong result that goes away with `eager` comes from the planner; one that comes with `aten`, from the passes.
+  // Backend `eager` copies every in-place operand, so that a wrong result which disappears with it is a fault of the planner. A wrong
+  // result which appears with `aten` is a fault of the passes.
   ir::Reuse reuse = options.backend == "eager" ? planner::no_reuse(graph) : planner::plan_reuse(graph);
   Native fused;
   std::shared_ptr<const runtime::Interpreter> kernels;
@@ -170,9 +172,9 @@ std::shared_ptr<const Executable> build_executable(const Options& options, ir::G
     kernels = interpret(fused, resources, mode != Mode::standard);
   }
   auto op_by_op = std::make_shared<const runtime::Interpreter>(std::move(graph), std::move(reuse), resources, off);
-  Runner own = own_runner(options.backend, op_by_op);
-  return std::make_shared<const Executable>(std::move(op_by_op), std::move(kernels), std::move(own), std::move(verifier),
-                                            std::move(quarantine), std::move(passes), std::move(fused.notes), std::move(fused.left),
+  Runner custom = custom_runner(options.backend, op_by_op);
+  return std::make_shared<const Executable>(std::move(op_by_op), std::move(kernels), std::move(custom), std::move(verifier),
+                                            std::move(quarantine), std::move(passes), std::move(fused.notes), std::move(fused.aten_calls),
                                             tuning_seconds);
 }
 

@@ -7,7 +7,7 @@
 namespace tenon::driver {
 
 void Breaks::note(const capture::BreakEvent& event) {
-  constexpr size_t kMaxSites = 1000;  // recursion can reach one line in any number of ways
+  constexpr size_t kMaxSites = 1000;  // Recursion can reach one line through any number of call stacks.
   auto key = std::pair{event.op, event.frames};
   if (sites_.size() >= kMaxSites && !sites_.count(key)) key.second.clear();
   auto [it, is_new] = sites_.try_emplace(std::move(key), Site{event.what, event.instead, 0, sites_.size()});
@@ -17,7 +17,7 @@ void Breaks::note(const capture::BreakEvent& event) {
 std::vector<Explanation::Break> Breaks::list() const {
   std::vector<const std::pair<const std::pair<std::string, std::vector<void*>>, Site>*> order;
   for (const auto& entry : sites_) order.push_back(&entry);
-  std::sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->second.first < b->second.first; });
+  std::sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->second.order < b->second.order; });
   std::vector<std::vector<void*>> stacks;
   for (const auto* entry : order) stacks.push_back(entry->first.second);
   std::vector<std::string> lines = capture::user_lines(stacks);

@@ -1,4 +1,4 @@
-// The graph breaks that a function has met. A call keeps return addresses only; source lines are found when somebody asks.
+// The graph breaks of a function. A call stores return addresses only; source lines are looked up by list().
 #pragma once
 
 #include <map>
@@ -14,16 +14,16 @@ namespace tenon::driver {
 class Breaks {
  public:
   void note(const capture::BreakEvent& event);
-  // With source lines; breaks of one op on one line are one.
+  // The breaks with source lines; breaks of the same op on the same line are merged.
   std::vector<Explanation::Break> list() const;
 
  private:
   struct Site {
     std::string what, instead;
     size_t count = 0;
-    size_t first = 0;  // its place among all
+    size_t order = 0;  // Index of the site in the order of first occurrence.
   };
-  std::map<std::pair<std::string, std::vector<void*>>, Site> sites_;  // by op and return addresses
+  std::map<std::pair<std::string, std::vector<void*>>, Site> sites_;  // The key is the op and the return addresses.
 };
 
 }  // namespace tenon::driver

@@ -19,8 +19,8 @@
 namespace tenon::driver {
 namespace {
 
-// A stretch that leaves something else alive each time is not worth a graph each time.
-constexpr size_t kPlansAPlace = 8;
+// Limit on the graphs of one op range. Each set of storages that outlive the range needs a graph of its own.
+constexpr size_t kMaxPlansPerRange = 8;
 
 capture::Geometry geometry_of(const ir::TensorType& type) {
   capture::Geometry g;
@@ -31,20 +31,20 @@ capture::Geometry geometry_of(const ir::TensorType& type) {
   return g;
 }
 
-// The tensor with which a storage was born.
-capture::TensorRef whole(const capture::Tape& tape, int32_t storage) {
+// The result of the op that made a storage.
+capture::TensorRef first_tensor_of(const capture::Tape& tape, int32_t storage) {
   for (const capture::TapeResult& result : tape.ops[tape.storages[storage].made_by].results)
     for (const capture::TensorRef& ref : result.items)
       if (ref.storage == storage) return ref;
   return {};
 }
 
-// A storage that holds the tensor at the geometry's place.
-c10::Storage storage_with(const at::Tensor& tensor, const capture::Geometry& g) {
+// A storage that holds the tensor with the strides and offset of the geometry; copies the tensor if it has others.
+c10::Storage storage_in_layout(const at::Tensor& tensor, const capture::Geometry& g) {
   if (tensor.strides() == c10::IntArrayRef(g.strides) && tensor.storage_offset() == g.offset) return tensor.storage();
-  at::Tensor laid_out = bridge::empty_of(capture::to_type(g));
-  laid_out.copy_(tensor);
-  return laid_out.storage();
+  at::Tensor copy = bridge::empty_of(capture::to_type(g));
+  copy.copy_(tensor);
+  return copy.storage();
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Ou
     return;
   }
   auto start = std::chrono::steady_clock::now();
-  // With grad mode off nobody watches autograd, and calls are told apart as the user made them.
+  // Calls are compared as the user's C++ made them if grad mode is off, since there is no autograd history to follow.
   bool grad_mode = at::GradMode::is_enabled();
   auto streams = streams_[grad_mode].list();
   capture::RecordOptions record{.fullgraph = options_.fullgraph,
@@ -84,7 +84,7 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Ou
       return;
     }
   }
-  auto run = [&](const capture::OpRange& stretch, capture::CallMemory& memory) { return run_stretch(grad_mode, stretch, memory); };
+  auto run = [&](const capture::OpRange& range, capture::CallMemory& memory) { return run_region(grad_mode, range, memory); };
   auto replayer = std::make_shared<capture::Replayer>(streams, record, run, names);
   capture::listen_to_backwards();
   capture::RegisteredReplay registered(replayer);
@@ -94,7 +94,7 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Ou
     capture::ListenScope listen(replayer.get(), grad_mode ? capture::Level::inner : capture::Level::both);
     body();
   } catch (...) {
-    replayer->finish();  // an op that waited may have failed before: then that is the error
+    replayer->finish();  // The error of a deferred op that fails here replaces this one, since the op came before.
     throw;
   }
   replayer->finish();
@@ -113,13 +113,13 @@ void CheckedCalls::note_plain() {
 void CheckedCalls::learn(bool grad_mode, capture::Replayer& replayer, double seconds) {
   std::lock_guard lock(mutex_);
   ++counts_.calls;
-  Counters& all = counters();
+  ProcessCounters& all = counters();
   ++all.calls;
   all.flushes += replayer.counts().flushes;
   if (auto stream = replayer.followed()) {
     bool by_graphs = replayer.counts().op_by_op == 0;
     ++(by_graphs ? counts_.answered : counts_.replayed);
-    ++(by_graphs ? all.answered : all.replayed);
+    ++(by_graphs ? all.served : all.replayed);
     streams_[grad_mode].prefer(*stream);
     return;
   }
@@ -148,49 +148,48 @@ void CheckedCalls::learn(bool grad_mode, capture::Replayer& replayer, double sec
   streams_[grad_mode].add(std::move(recorder->tape()), replayer.parent(), replayer.shared());
 }
 
-// Of streams that are not kept any more.
+// Drops the plans of streams that are not kept any more.
 void CheckedCalls::forget_plans(bool grad_mode) {
   auto streams = streams_[grad_mode].list();
   std::erase_if(plans_, [&](const auto& entry) {
-    size_t number = std::get<1>(entry.first);
+    size_t stream_id = std::get<1>(entry.first);
     return std::get<0>(entry.first) == grad_mode &&
-           std::none_of(streams->begin(), streams->end(), [&](const auto& stream) { return stream->id == number; });
+           std::none_of(streams->begin(), streams->end(), [&](const auto& stream) { return stream->id == stream_id; });
   });
 }
 
-std::shared_ptr<CheckedCalls::Plan> CheckedCalls::find_plan(bool grad_mode, const capture::OpRange& stretch) {
+std::shared_ptr<CheckedCalls::Plan> CheckedCalls::find_plan(bool grad_mode, const capture::OpRange& range) {
   std::lock_guard lock(mutex_);
-  auto& plans = plans_[{grad_mode, stretch.stream.id, stretch.begin, stretch.end}];
-  auto it = std::find_if(plans.begin(), plans.end(), [&](const auto& plan) { return plan->live == stretch.live; });
-  if (it == plans.end() && plans.size() >= kPlansAPlace) return nullptr;
+  auto& plans = plans_[{grad_mode, range.stream.id, range.begin, range.end}];
+  auto it = std::find_if(plans.begin(), plans.end(), [&](const auto& plan) { return plan->live == range.live; });
+  if (it == plans.end() && plans.size() >= kMaxPlansPerRange) return nullptr;
   if (it == plans.end()) {
     auto plan = std::make_shared<Plan>();
-    plan->live = stretch.live;
+    plan->live = range.live;
     plans.push_back(plan);
     it = plans.end() - 1;
   }
   Plan& plan = **it;
-  if (++plan.met >= 2 && !plan.executable && !plan.hopeless) {
-    plan.hopeless = true;  // until it is built
-    build_plan(plan, stretch, grad_mode);
+  if (++plan.times_seen >= 2 && !plan.executable && !plan.is_unbuildable) {
+    plan.is_unbuildable = true;  // Reset by a successful build.
+    build_plan(plan, range, grad_mode);
   }
-  if (plan.hopeless || !plan.executable) return nullptr;
-  ++plan.ran;
+  if (plan.is_unbuildable || !plan.executable) return nullptr;
+  ++plan.runs;
   return *it;
 }
 
-void CheckedCalls::build_plan(Plan& plan, const capture::OpRange& stretch, bool grad_mode) {
-  const capture::Tape& tape = stretch.stream.tape;
-  CompileNotice notice(options_, stretch.end - stretch.begin);
+void CheckedCalls::build_plan(Plan& plan, const capture::OpRange& range, bool grad_mode) {
+  const capture::Tape& tape = range.stream.tape;
+  CompileNotice notice(options_, range.end - range.begin);
   capture::ProgramResults results;
-  for (int32_t storage : stretch.live) {
-    results.refs.push_back(whole(tape, storage));
+  for (int32_t storage : range.live) {
+    results.refs.push_back(first_tensor_of(tape, storage));
     plan.outputs.push_back(results.refs.back().geometry);
   }
   try {
     plan.functional = phases_.time(Phase::functionalize, [&] {
-      auto functional =
-          capture::functionalize(tape, {.begin = stretch.begin, .end = stretch.end, .by_storage = true}, results, options_.name);
+      auto functional = capture::functionalize(tape, {.begin = range.begin, .end = range.end, .by_storage = true}, results, options_.name);
       passes::eliminate_dead(functional.graph);
       return functional;
     });
@@ -202,22 +201,22 @@ void CheckedCalls::build_plan(Plan& plan, const capture::OpRange& stretch, bool 
     for (const ir::Input& input : graph.inputs) plan.inputs.push_back(geometry_of(graph.values[input.value].type));
     plan.executable =
         phases_.time(Phase::build, [&] { return build(options_, graph, plan.functional.resources, /*keeps_weights=*/!grad_mode); });
-    plan.hopeless = false;
+    plan.is_unbuildable = false;
   } catch (const std::exception& error) {
     counts_.obstacles.push_back(internal_errors_.note(error));
   }
 }
 
-bool CheckedCalls::run_stretch(bool grad_mode, const capture::OpRange& stretch, capture::CallMemory& memory) {
-  std::shared_ptr<Plan> plan = find_plan(grad_mode, stretch);
+bool CheckedCalls::run_region(bool grad_mode, const capture::OpRange& range, capture::CallMemory& memory) {
+  std::shared_ptr<Plan> plan = find_plan(grad_mode, range);
   if (!plan) return false;
   std::vector<double> scalars;
-  for (int32_t number : plan->functional.scalars) scalars.push_back(memory.scalars[number]);
+  for (int32_t id : plan->functional.scalars) scalars.push_back(memory.scalars[id]);
   for (const capture::InputBinding& binding : plan->functional.inputs)
     if (binding.whole_storage && memory.is_shifted(binding.storage)) return false;
   c10::SmallVector<at::Tensor, 4> outputs;
   if (const runtime::FlatPlan* flat = plan->executable->flat()) {
-    c10::SmallVector<runtime::FlatPlan::Input, 16> inputs;
+    c10::SmallVector<runtime::FlatPlan::InputBuffer, 16> inputs;
     for (size_t i = 0; i < plan->inputs.size(); ++i) {
       auto [begin, owner] = memory.address(plan->functional.inputs[i].storage);
       inputs.push_back({begin + plan->inputs[i].offset * static_cast<int64_t>(c10::elementSize(plan->inputs[i].dtype)), owner});
@@ -232,7 +231,7 @@ bool CheckedCalls::run_stretch(bool grad_mode, const capture::OpRange& stretch, 
   }
   for (size_t i = 0; i < plan->live.size(); ++i) {
     const capture::ResultBinding& result = plan->functional.results[i];
-    memory.set(plan->live[i], storage_with(outputs[result.index], plan->outputs[i]));
+    memory.set(plan->live[i], storage_in_layout(outputs[result.index], plan->outputs[i]));
   }
   return true;
 }
@@ -253,22 +252,22 @@ void CheckedCalls::explain(Explanation& out) {
   out.program_ops = counts_.program_ops;
   out.recompiles = counts_.recompiles;
   out.obstacles = counts_.obstacles;
-  for (auto& [place, plans] : plans_)
+  for (auto& [key, plans] : plans_)
     for (const auto& plan : plans)
       if (plan->executable && !plan->executable->quarantine().empty()) out.obstacles.push_back(plan->executable->quarantine());
-  for (auto& [place, plans] : plans_)
+  for (auto& [key, plans] : plans_)
     for (const auto& plan : plans) {
       if (!plan->executable) continue;
-      auto [grad_mode, stream, begin, end] = place;
+      auto [grad_mode, stream, begin, end] = key;
       out.graphs.push_back({ir::print(plan->executable->graph()),
                             "ops " + std::to_string(begin) + " to " + std::to_string(end) + " of stream " + std::to_string(stream) +
                                 (grad_mode ? "" : ", grad mode off"),
-                            plan->executable->graph().nodes.size(), plan->ran, plan->executable->kernels(), plan->executable->left(),
+                            plan->executable->graph().nodes.size(), plan->runs, plan->executable->kernels(), plan->executable->aten_calls(),
                             plan->executable->arena_bytes()});
     }
   for (size_t i = 0; i < phases_.seconds.size(); ++i) out.phases.emplace_back(phase_name(static_cast<Phase>(i)), phases_.seconds[i]);
   Breaks breaks = breaks_;
-  lock.unlock();  // calls need not wait for source lines
+  lock.unlock();  // Looking up source lines is slow, and calls need the lock.
   out.breaks = breaks.list();
 }
 

@@ -1,5 +1,5 @@
-// Checked calls: the user's C++ runs on every call, under a replayer. Known stretches of what it
-// does are answered by graphs.
+// Checked calls: the user's C++ runs on every call, under a replayer. Known op ranges are computed by
+// graphs.
 #pragma once
 
 #include <map>
@@ -28,30 +28,30 @@ class CheckedCalls {
   void reset();
 
  private:
-  // A graph for a stretch of a stream.
+  // A graph for an op range of a stream.
   struct Plan {
-    std::vector<int32_t> live;  // storages whose contents it leaves
-    size_t met = 0;             // it is built when its stretch comes for the second time
-    size_t ran = 0;
-    bool hopeless = false;
+    std::vector<int32_t> live;  // Storages that outlive the range.
+    size_t times_seen = 0;      // The graph is built when the range is flushed for the second time.
+    size_t runs = 0;
+    bool is_unbuildable = false;
     capture::Functional functional;
     std::vector<capture::Geometry> inputs, outputs;
     std::shared_ptr<const Executable> executable;
   };
-  using Place = std::tuple<bool, size_t, size_t, size_t>;  // grad mode, stream, begin, end
+  using PlanKey = std::tuple<bool, size_t, size_t, size_t>;  // Grad mode, stream, begin and end of the op range.
 
-  bool run_stretch(bool grad_mode, const capture::OpRange& stretch, capture::CallMemory& memory);
-  std::shared_ptr<Plan> find_plan(bool grad_mode, const capture::OpRange& stretch);
-  void build_plan(Plan& plan, const capture::OpRange& stretch, bool grad_mode);
+  bool run_region(bool grad_mode, const capture::OpRange& range, capture::CallMemory& memory);
+  std::shared_ptr<Plan> find_plan(bool grad_mode, const capture::OpRange& range);
+  void build_plan(Plan& plan, const capture::OpRange& range, bool grad_mode);
   void forget_plans(bool grad_mode);
   void note_plain();
   void learn(bool grad_mode, capture::Replayer& replayer, double seconds);
   bool may_record() const;
 
   const Options& options_;
-  capture::Streams streams_[2];  // by grad mode at the start of the call
-  std::mutex mutex_;             // over the rest
-  std::map<Place, std::vector<std::shared_ptr<Plan>>> plans_;
+  capture::Streams streams_[2];  // Indexed by grad mode at the start of the call.
+  std::mutex mutex_;             // Guards the members below.
+  std::map<PlanKey, std::vector<std::shared_ptr<Plan>>> plans_;
   InternalErrors internal_errors_;
   RecompileLimit recompile_limit_;
   Breaks breaks_;

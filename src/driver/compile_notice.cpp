@@ -7,7 +7,7 @@ namespace tenon::driver {
 CompileNotice::CompileNotice(const Options& options, size_t ops, std::chrono::milliseconds delay) {
   if (options.quiet || !isatty(STDERR_FILENO)) return;
   what_ = "tenon: compiling '" + options.name + "', " + std::to_string(ops) + " ops";
-  thread_ = std::thread([this, delay] { tell(delay); });
+  thread_ = std::thread([this, delay] { show(delay); });
 }
 
 CompileNotice::~CompileNotice() {
@@ -20,7 +20,7 @@ CompileNotice::~CompileNotice() {
   thread_.join();
 }
 
-void CompileNotice::tell(std::chrono::milliseconds delay) {
+void CompileNotice::show(std::chrono::milliseconds delay) {
   auto start = std::chrono::steady_clock::now();
   auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   std::unique_lock lock(mutex_);

@@ -1,4 +1,4 @@
-// A line on the terminal while a compile takes long.
+// A progress line on the terminal during a long compilation.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 
 namespace tenon::driver {
 
-// Where nothing is a terminal, or Options::quiet is set, it does nothing. `delay`: how long a compile may take in silence.
+// Nothing is printed if stderr is no terminal or Options::quiet is set. The line appears after `delay`.
 class CompileNotice {
  public:
   CompileNotice(const Options& options, size_t ops, std::chrono::milliseconds delay = std::chrono::seconds(2));
@@ -21,13 +21,13 @@ class CompileNotice {
   CompileNotice& operator=(const CompileNotice&) = delete;
 
  private:
-  void tell(std::chrono::milliseconds delay);
+  void show(std::chrono::milliseconds delay);
 
   std::string what_;
   std::mutex mutex_;
   std::condition_variable ended_;
   bool has_ended_ = false;
-  std::thread thread_;  // it tells while the compile runs
+  std::thread thread_;  // Prints while the compilation runs.
 };
 
 }  // namespace tenon::driver

@@ -17,17 +17,17 @@ Stance stance() { return g_stance; }
 
 namespace driver {
 
-Counters& counters() {
-  static Counters all;
+ProcessCounters& counters() {
+  static ProcessCounters all;
   return all;
 }
 
 }  // namespace driver
 
 Stats stats() {
-  const driver::Counters& c = driver::counters();
-  return {c.calls,          c.answered, c.replayed, c.recorded,    c.plain,
-          c.graphs,         c.flushes,  c.verified, c.quarantined, runtime::pack_bytes(),
+  const driver::ProcessCounters& c = driver::counters();
+  return {c.calls,          c.served,  c.replayed, c.recorded,    c.plain,
+          c.graphs,         c.flushes, c.verified, c.quarantined, runtime::pack_bytes(),
           c.internal_errors};
 }
 

@@ -1,4 +1,4 @@
-// explain: what a region did, as text, JSON and Graphviz.
+// explain: report on a compiled function as text, JSON and Graphviz.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -19,8 +19,8 @@ namespace tenon {
 namespace driver {
 namespace {
 
-// The parts of a program that breaks split, each as a graph of its own.
-void add_parts(Recording& recording, const std::string& name, std::vector<Explanation::Graph>& out) {
+// Adds one graph per segment of a program that breaks split.
+void add_segments(Recording& recording, const std::string& name, std::vector<Explanation::Graph>& out) {
   const capture::Tape& tape = recording.tape();
   std::vector<size_t> cuts = {0};
   for (const capture::BreakEvent& event : tape.breaks) {
@@ -28,10 +28,10 @@ void add_parts(Recording& recording, const std::string& name, std::vector<Explan
     cuts.push_back(event.before_op + 1);
   }
   cuts.push_back(recording.forward.ops);
-  size_t part = 0;
+  size_t segment = 0;
   for (size_t i = 0; i + 1 < cuts.size(); i += 2) {
     if (cuts[i] >= cuts[i + 1]) continue;
-    // What later parts and the caller read of this one.
+    // The results of a segment are the tensors that later segments and the caller read.
     capture::ProgramResults results;
     auto add = [&](const capture::TensorRef& ref) {
       if (!ref.defined()) return;
@@ -47,22 +47,22 @@ void add_parts(Recording& recording, const std::string& name, std::vector<Explan
       }
     for (const ResultInfo& info : recording.results) add(info.ref);
     auto functional = capture::functionalize(tape, {.begin = cuts[i], .end = cuts[i + 1], .by_storage = true}, results,
-                                             name + "_part" + std::to_string(part));
+                                             name + "_segment" + std::to_string(segment));
     passes::eliminate_dead(functional.graph);
-    out.push_back(
-        {ir::print(functional.graph), "part " + std::to_string(++part) + " of a split program", functional.graph.nodes.size(), 0});
+    out.push_back({ir::print(functional.graph), "segment " + std::to_string(++segment) + " of a program split by breaks",
+                   functional.graph.nodes.size(), 0});
   }
 }
 
 void add_kernels(const Executable& executable, Explanation::Graph& out) {
   auto kernels = executable.kernels();
   out.kernels.insert(out.kernels.end(), kernels.begin(), kernels.end());
-  out.left.insert(out.left.end(), executable.left().begin(), executable.left().end());
+  out.left.insert(out.left.end(), executable.aten_calls().begin(), executable.aten_calls().end());
   out.arena_bytes = std::max(out.arena_bytes, executable.arena_bytes());
 }
 
 void add_graphs(const Variant& variant, std::vector<Explanation::Graph>& out) {
-  size_t calls = variant.answered.load();
+  size_t calls = variant.served_calls.load();
   if (variant.joint) {
     const ir::Graph& joint = variant.joint->functional.graph;
     out.push_back({ir::print(joint), "forward and backward", joint.nodes.size(), calls});
@@ -82,28 +82,28 @@ std::string megabytes(size_t bytes) {
 void print_kernels(const Explanation::Graph& graph, std::ostream& out) {
   constexpr size_t kShown = 12;
   if (graph.kernels.empty()) return;
-  size_t ops = 0, bytes = 0, apart = 0;
-  std::map<std::string, size_t> calls;  // of libraries
+  size_t ops = 0, bytes = 0, unfused_bytes = 0;
+  std::map<std::string, size_t> library_calls;
   for (const Explanation::Kernel& kernel : graph.kernels) {
-    if (!kernel.call.empty()) ++calls[kernel.call];
+    if (!kernel.call.empty()) ++library_calls[kernel.call];
     ops += kernel.ops.size();
     bytes += kernel.bytes;
-    apart += kernel.bytes_apart;
+    unfused_bytes += kernel.bytes_apart;
   }
-  out << "    " << graph.kernels.size() << " kernels for " << ops << " ops, " << megabytes(bytes) << " of memory instead of "
-      << megabytes(apart) << ", arena " << megabytes(graph.arena_bytes) << "\n";
+  out << "    kernels: " << graph.kernels.size() << " for " << ops << " ops; memory traffic " << megabytes(bytes) << " instead of "
+      << megabytes(unfused_bytes) << "; arena " << megabytes(graph.arena_bytes) << "\n";
   for (size_t k = 0; k < graph.kernels.size() && k < kShown; ++k) {
     const Explanation::Kernel& kernel = graph.kernels[k];
     out << "      " << kernel.name << " [";
     for (size_t d = 0; d < kernel.sizes.size(); ++d) out << (d ? ", " : "") << kernel.sizes[d];
     out << "]:";
     for (const std::string& op : kernel.ops) out << " " << op.substr(op.find("::") + 2);
-    out << (kernel.call.empty() ? "" : ", as " + kernel.call) << "\n";
+    out << (kernel.call.empty() ? "" : "; library call " + kernel.call) << "\n";
   }
   if (graph.kernels.size() > kShown) out << "      and " << graph.kernels.size() - kShown << " more\n";
-  for (auto& [call, count] : calls) out << "      by a library: " << count << " x " << call << "\n";
+  for (auto& [call, count] : library_calls) out << "      runs in a library: " << count << " x " << call << "\n";
   for (const Explanation::Call& call : graph.left)
-    out << "      left to ATen: " << call.count << " x " << call.op << " (" << call.why << ")\n";
+    out << "      runs in ATen: " << call.count << " x " << call.op << " (" << call.why << ")\n";
 }
 
 }  // namespace
@@ -131,14 +131,14 @@ Explanation Region::explain() {
   }
   for (const auto& variant : *variants_) {
     driver::add_graphs(*variant, out.graphs);
-    out.answered += variant->answered.load();
+    out.answered += variant->served_calls.load();
   }
   out.calls += out.answered;
   for (const auto& variant : *variants_)
     for (const auto& executable : variant->executables())
       if (!executable->quarantine().empty()) out.obstacles.push_back(executable->quarantine());
   if (variants_->empty() && !candidates_.empty()) {
-    driver::add_parts(*candidates_.front(), options_.name, out.graphs);
+    driver::add_segments(*candidates_.front(), options_.name, out.graphs);
     out.guards = candidates_.front()->guards.describe();
   } else if (!variants_->empty()) {
     out.guards = variants_->front()->guards.describe();
@@ -146,7 +146,7 @@ Explanation Region::explain() {
   for (size_t i = 0; i < phases_.seconds.size(); ++i)
     out.phases.emplace_back(driver::phase_name(static_cast<driver::Phase>(i)), phases_.seconds[i]);
   driver::Breaks breaks = breaks_;
-  lock.unlock();  // calls need not wait for source lines
+  lock.unlock();  // Looking up source lines is slow, and calls need the lock.
   out.breaks = breaks.list();
   return out;
 }
@@ -159,11 +159,11 @@ std::string Explanation::Kernel::assembly() const { return text.empty() ? "" : d
 std::string Explanation::text() const {
   std::ostringstream out;
   out << "tenon: " << name << ", backend " << backend << "\n";
-  out << "  calls: " << calls << " (" << answered << " by a graph, " << replayed << " replayed, " << recorded << " recorded, " << plain
-      << " by the program alone)\n";
-  out << "  the program makes " << program_ops << " ops a call\n";
+  out << "  calls: " << calls << " (" << answered << " served by graphs, " << replayed << " replayed, " << recorded << " recorded, "
+      << plain << " eager)\n";
+  out << "  ops per call: " << program_ops << "\n";
   for (size_t i = 0; i < graphs.size(); ++i) {
-    out << "  graph " << i << ": " << graphs[i].ops << " ops, " << graphs[i].served_as << ", answered " << graphs[i].calls << " calls\n";
+    out << "  graph " << i << ": " << graphs[i].ops << " ops, " << graphs[i].served_as << ", served " << graphs[i].calls << " calls\n";
     driver::print_kernels(graphs[i], out);
   }
   out << "  breaks: " << breaks.size() << "\n";
@@ -172,11 +172,14 @@ std::string Explanation::text() const {
   if (!guards.empty()) out << "  guards:\n";
   for (const std::string& guard : guards) out << "    " << guard << "\n";
   out << "  recompiles: " << recompiles.size() << "\n";
-  for (size_t i = 0; i < recompiles.size() && i < 8; ++i) out << "    [" << recompiles[i].guard << "] " << recompiles[i].detail << "\n";
+  for (size_t i = 0; i < recompiles.size() && i < 8; ++i)
+    out << "    recompiled because "
+        << (recompiles[i].guard == "replay" ? "the call differed from the recording" : "guard '" + recompiles[i].guard + "' failed") << ": "
+        << recompiles[i].detail << "\n";
   if (recompiles.size() > 8) out << "    and " << recompiles.size() - 8 << " more\n";
-  if (!obstacles.empty()) out << "  left to the program itself, because:\n";
+  if (!obstacles.empty()) out << "  ran eagerly because:\n";
   for (const std::string& obstacle : obstacles) out << "    " << obstacle << "\n";
-  out << "  time:";
+  out << "  compile time:";
   for (const auto& [phase, seconds] : phases) out << " " << phase << " " << std::fixed << std::setprecision(2) << seconds * 1e3 << " ms";
   out << "\n";
   return out.str();

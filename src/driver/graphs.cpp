@@ -19,13 +19,13 @@ void check_graph(const ir::Graph& graph) {
 }
 
 void check_text(const ir::Graph& graph) {
-  // The text form is the interface to other backends and to tools: it must tell everything.
+  // The text form is the interface to other backends and to tools, so it must be complete.
   static const bool check_text = is_set(Flag::check_text);
   if (!check_text) return;
   std::string text = ir::print(graph);
   ir::Graph again = ir::parse(text);
   ir::verify(again);
-  if (ir::print(again) != text) throw InternalError("a graph changed on its way through text:\n" + text);
+  if (ir::print(again) != text) throw InternalError("a graph changed when its text was parsed and printed again:\n" + text);
 }
 
 }  // namespace tenon::driver

@@ -1,12 +1,13 @@
-// What every graph goes through before it is built.
+// Checks of every graph before it is built.
 #pragma once
 
 #include "ir/graph/graph.h"
 
 namespace tenon::driver {
 
-// Throws BuildError unless it verifies and, under TENON_CHECK_TEXT, survives its text form.
+// Throws BuildError unless the graph verifies and passes check_text.
 void check_graph(const ir::Graph& graph);
-void check_text(const ir::Graph& graph);  // under test
+// Throws InternalError if print, parse and print again give another text. Does nothing unless TENON_CHECK_TEXT is set.
+void check_text(const ir::Graph& graph);
 
 }  // namespace tenon::driver

@@ -14,8 +14,8 @@
 namespace tenon::driver {
 namespace {
 
-// TENON_INTERNAL_ERRORS chooses where a program does not.
-OnInternalError chosen(const Options& options) {
+// TENON_INTERNAL_ERRORS sets the policy of programs that set none.
+OnInternalError policy_of(const Options& options) {
   static const char* wanted = flag_text(Flag::internal_errors);
   if (!wanted || options.on_internal_error != OnInternalError::warn) return options.on_internal_error;
   if (wanted == std::string("raise")) return OnInternalError::raise;
@@ -23,7 +23,7 @@ OnInternalError chosen(const Options& options) {
   return OnInternalError::warn;
 }
 
-// Writes the graph to a file and says how to run it.
+// Writes the graph to a file and returns the command that runs it.
 std::string reproduction(const BuildError& error) {
   static std::atomic<int> files{0};
   const char* folder = flag_text(Flag::reproduction_folder);
@@ -32,10 +32,10 @@ std::string reproduction(const BuildError& error) {
     path /= "tenon-" + error.name() + "-" + std::to_string(getpid()) + "-" + std::to_string(files++) + ".ir";
     std::ofstream file(path);
     file << error.graph();
-    if (!file.flush()) return "; the graph could not be written to " + path.string() + " (TENON_REPRO_DIR names another folder)";
+    if (!file.flush()) return "; the graph could not be written to " + path.string() + " (set TENON_REPRO_DIR to another folder)";
     return "; `" + error.command() + " " + path.string() + "` runs the same passes and builds the same kernels";
   } catch (const std::exception& failure) {
-    return std::string("; the graph could not be written: ") + failure.what() + " (TENON_REPRO_DIR names another folder)";
+    return std::string("; the graph could not be written: ") + failure.what() + " (set TENON_REPRO_DIR to another folder)";
   }
 }
 
@@ -50,19 +50,19 @@ BuildError::BuildError(const ir::Graph& graph, bool keeps_weights, const std::st
 std::string InternalErrors::note(const std::exception& error) {
   ++counters().internal_errors;
   std::string text = "building a graph failed: " + std::string(error.what());
-  OnInternalError policy = chosen(options_);
+  OnInternalError policy = policy_of(options_);
   std::lock_guard lock(mutex_);
   bool is_first = !std::exchange(has_warned_, true);
   if (policy == OnInternalError::ignore || (policy == OnInternalError::warn && !is_first)) return text;
   const auto* build = dynamic_cast<const BuildError*>(&error);
   bool is_ours = !dynamic_cast<const UserError*>(&error);
   std::string report = text + (build ? reproduction(*build) : "");
-  if (is_ours) report += "; this is a fault of Tenon: please report it with that file";
+  if (is_ours) report += "; this is a bug in Tenon: please report it with that file";
   if (policy == OnInternalError::raise) {
     pending_ = report;
     is_pending_ = true;
   } else {
-    warn("'" + options_.name + "' runs without this graph, with the same results and as slow as eager: " + report +
+    warn("'" + options_.name + "' runs eagerly where this graph would have run, with the same results: " + report +
          ". Options::on_internal_error = OnInternalError::raise makes it an exception, ignore silences it.");
   }
   return report;

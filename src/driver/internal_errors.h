@@ -1,4 +1,4 @@
-// Faults of Tenon's own while it builds a graph: what the user is told, and what reproduces them.
+// Internal errors while a graph is built: how the user is told, and a file that reproduces the error.
 #pragma once
 
 #include <atomic>
@@ -12,26 +12,26 @@
 
 namespace tenon::driver {
 
-// A failed build with the graph as it was before.
+// A failed build, with the graph as it was before the build.
 class BuildError : public InternalError {
  public:
   BuildError(const ir::Graph& graph, bool keeps_weights, const std::string& why);
-  const std::string& graph() const { return graph_; }      // its text
-  const std::string& name() const { return name_; }        // of the graph
-  const std::string& command() const { return command_; }  // without the file's name
+  const std::string& graph() const { return graph_; }      // Text of the graph.
+  const std::string& name() const { return name_; }        // Name of the graph.
+  const std::string& command() const { return command_; }  // Command that reproduces the error, without the name of the file.
 
  private:
   std::string graph_, name_, command_;
 };
 
-// One for each compiled function.
+// The internal errors of one compiled function.
 class InternalErrors {
  public:
   explicit InternalErrors(const Options& options) : options_(options) {}
 
-  // Takes what building a graph threw: counts it, and warns once. Returns the text for explain.
+  // Counts an exception that building a graph threw, and warns once. Returns the text for explain.
   std::string note(const std::exception& error);
-  // Throws what was noted, under OnInternalError::raise. Called where the program's state is complete.
+  // Throws the noted error under OnInternalError::raise. Must be called where the program's state is complete.
   void raise();
 
  private:

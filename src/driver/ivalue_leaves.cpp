@@ -1,5 +1,5 @@
-// The leaves of an IValue: what is in its tuples, lists and dictionaries, in order. Before each part comes a number for its
-// kind, so that values of different structure never look alike.
+// The leaves of an IValue: the contents of its tuples, lists and dictionaries, in order. A code for the kind precedes each element,
+// so that values of different structure never compare equal.
 #include <ATen/core/ivalue.h>
 #include <ATen/core/ivalue_inl.h>
 
@@ -11,7 +11,7 @@
 namespace tenon::detail {
 namespace {
 
-enum class Kind : uint64_t {
+enum class LeafKind : uint64_t {
   none,
   tensor,
   integer,
@@ -34,66 +34,66 @@ class Collector {
 
   void value(const c10::IValue& v) {
     if (v.isTensor()) {
-      kind(Kind::tensor);
+      kind(LeafKind::tensor);
       out_.tensors.push_back(&v.toTensor());
     } else if (v.isNone()) {
-      kind(Kind::none);
+      kind(LeafKind::none);
     } else if (v.isInt()) {
-      kind(Kind::integer, static_cast<uint64_t>(v.toInt()));
+      kind(LeafKind::integer, static_cast<uint64_t>(v.toInt()));
     } else if (v.isDouble()) {
-      kind(Kind::real, std::bit_cast<uint64_t>(v.toDouble()));
+      kind(LeafKind::real, std::bit_cast<uint64_t>(v.toDouble()));
     } else if (v.isComplexDouble()) {
-      kind(Kind::complex, std::bit_cast<uint64_t>(v.toComplexDouble().real()));
+      kind(LeafKind::complex, std::bit_cast<uint64_t>(v.toComplexDouble().real()));
       out_.numbers.push_back(std::bit_cast<uint64_t>(v.toComplexDouble().imag()));
     } else if (v.isBool()) {
-      kind(Kind::boolean, v.toBool());
+      kind(LeafKind::boolean, v.toBool());
     } else if (v.isString()) {
-      kind(Kind::text);
+      kind(LeafKind::text);
       out_.texts.push_back(v.toStringRef());
     } else if (v.isDevice()) {
-      kind(Kind::device, (static_cast<uint64_t>(v.toDevice().type()) << 8) + static_cast<uint8_t>(v.toDevice().index()));
+      kind(LeafKind::device, (static_cast<uint64_t>(v.toDevice().type()) << 8) + static_cast<uint8_t>(v.toDevice().index()));
     } else {
       container(v);
     }
   }
 
   void object(const c10::ivalue::Object& o) {
-    if (!met_.insert(&o).second) return kind(Kind::known_object);
-    kind(Kind::object, o.slots().size());
+    if (!seen_objects_.insert(&o).second) return kind(LeafKind::known_object);
+    kind(LeafKind::object, o.slots().size());
     for (const c10::IValue& slot : o.slots()) value(slot);
   }
 
  private:
-  void kind(Kind kind) { out_.numbers.push_back(static_cast<uint64_t>(kind)); }
-  void kind(Kind which, uint64_t number) {
+  void kind(LeafKind kind) { out_.numbers.push_back(static_cast<uint64_t>(kind)); }
+  void kind(LeafKind which, uint64_t bits) {
     kind(which);
-    out_.numbers.push_back(number);
+    out_.numbers.push_back(bits);
   }
 
   void container(const c10::IValue& v) {
     if (v.isTuple()) {
       const auto& elements = v.toTupleRef().elements();
-      kind(Kind::tuple, elements.size());
+      kind(LeafKind::tuple, elements.size());
       for (const c10::IValue& element : elements) value(element);
     } else if (v.isList()) {
-      kind(Kind::list, v.toListRef().size());
+      kind(LeafKind::list, v.toListRef().size());
       for (const c10::IValue& element : v.toListRef()) value(element);
     } else if (v.isGenericDict()) {
       auto dictionary = v.toGenericDict();
-      kind(Kind::dictionary, dictionary.size());
+      kind(LeafKind::dictionary, dictionary.size());
       for (const auto& entry : dictionary) {
         value(entry.key());
         value(entry.value());
       }
     } else if (v.isObject()) {
       object(v.toObjectRef());
-    } else {  // a generator, a future, a capsule: by identity
-      kind(Kind::other, v.isPtrType() ? reinterpret_cast<uintptr_t>(v.internalToPointer()) : 0);
+    } else {  // Generators, futures and capsules are compared by identity.
+      kind(LeafKind::other, v.isPtrType() ? reinterpret_cast<uintptr_t>(v.internalToPointer()) : 0);
     }
   }
 
   Leaves& out_;
-  std::unordered_set<const void*> met_;  // objects, which may lead back to themselves
+  std::unordered_set<const void*> seen_objects_;  // Objects may refer to themselves.
 };
 
 }  // namespace
@@ -108,7 +108,7 @@ at::Tensor stand_in() {
 }
 
 void find_tensors(c10::SmallVectorImpl<at::Tensor*>& out, c10::IValue& value) {
-  // Elements are shared by all copies of a container; unshare_ivalue() comes before any change that others must not see.
+  // All copies of a container share its elements, so unshare_ivalue() must be called before a change that other holders must not see.
   auto inside = [&](const c10::IValue& element) { find_tensors(out, const_cast<c10::IValue&>(element)); };
   if (value.isTensor()) {
     out.push_back(&value.toTensor());

@@ -22,10 +22,10 @@ std::shared_ptr<const runtime::Interpreter> interpret(ir::Graph graph) {
 
 namespace {
 
-// Elements that are a little off.
-void nudge(at::Tensor& t, double by, at::Generator& generator) {
+// Multiplies each element by a random factor close to 1.
+void perturb(at::Tensor& t, double deviation, at::Generator& generator) {
   if (!t.is_floating_point() || !t.is_non_overlapping_and_dense()) return;
-  t.mul_(at::randn(t.sizes(), generator, t.options().dtype(at::kDouble)).mul_(by).add_(1).to(t.dtype()));
+  t.mul_(at::randn(t.sizes(), generator, t.options().dtype(at::kDouble)).mul_(deviation).add_(1).to(t.dtype()));
 }
 
 }  // namespace
@@ -33,47 +33,47 @@ void nudge(at::Tensor& t, double by, at::Generator& generator) {
 KernelCheck::KernelCheck(const ir::Graph& graph, const ir::Group& group, double fraction, bool serve_eager, runtime::KernelStep step,
                          std::shared_ptr<Quarantine> quarantine)
     : fraction_(fraction), serve_eager_(serve_eager), step_(std::move(step)), quarantine_(std::move(quarantine)) {
-  ir::Graph part = ir::subgraph(graph, group);
-  for (const ir::Node& node : part.nodes)
+  ir::Graph subgraph = ir::subgraph(graph, group);
+  for (const ir::Node& node : subgraph.nodes)
     if (const ops::Facts* facts = ops::find(node.op)) {
       leeway_.zeros |= facts->zero_sign_varies;
       leeway_.infinities |= facts->infinity_varies;
     }
-  eager_ = interpret(part);
-  ir::Graph wide = runtime::widen(part);
+  eager_ = interpret(subgraph);
+  ir::Graph wide = runtime::widen(subgraph);
   truth_ = interpret(wide);
-  noisy_ = interpret(runtime::add_noise(wide, part, units_));
+  noisy_ = interpret(runtime::add_noise(wide, subgraph, units_));
 }
 
 void KernelCheck::operator()(c10::ArrayRef<at::Tensor> inputs, c10::ArrayRef<at::Tensor> outputs, c10::ArrayRef<double> scalars) const {
   if (!is_sampled(runs_++, fraction_)) return;
   ++counters().verified;
   c10::impl::ExcludeDispatchKeyGuard quiet(capture::keys_above_backends());
-  std::vector<std::vector<Sample>> all(outputs.size());
+  std::vector<std::vector<Comparison>> all(outputs.size());
   auto add = [&](const Tensors& in, const Tensors& out, bool noise) {
-    std::vector<Sample> more = samples(in, out, scalars, noise, all[0].size());
+    std::vector<Comparison> more = comparisons(in, out, scalars, noise, all[0].size());
     for (size_t i = 0; i < more.size(); ++i) all[i].push_back(std::move(more[i]));
   };
   add(inputs.vec(), outputs.vec(), false);
   std::string found;
   for (size_t i = 0; i < outputs.size() && found.empty(); ++i) {
     if (violation(all[i], leeway_).empty()) continue;
-    if (!all[i][0].noisy.defined()) {  // it only ever excuses, so it is made when there is something to excuse
-      for (auto& samples : all) samples.clear();
+    if (!all[i][0].noisy.defined()) {  // The noisy run can only excuse a violation, so it is made after the first one.
+      for (auto& comparisons : all) comparisons.clear();
       add(inputs.vec(), outputs.vec(), true);
     }
     found = violation(all[i], leeway_);
-    if (!found.empty() && outputs[i].numel() < kFewElements) {
+    if (!found.empty() && outputs[i].numel() < kMinElementsForOneRun) {
       at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(uint64_t{1});
-      while (all[i].size() < kRuns) {
-        // Every other time only some: an input may be compared with what was computed from another one.
-        Tensors nudged;
+      while (all[i].size() < kRunsForFewElements) {
+        // Every second run perturbs only some inputs, since the kernel may compare an input with a value computed from another one.
+        Tensors perturbed;
         size_t run = all[i].size();
         for (size_t k = 0; k < inputs.size(); ++k) {
-          nudged.push_back(bridge::copy_keeping_layout(inputs[k]));
-          if (run % 2 == 0 || (run / 2 >> k % 4) % 2 == 0) nudge(nudged.back(), 0x1p-6, generator);
+          perturbed.push_back(bridge::copy_keeping_layout(inputs[k]));
+          if (run % 2 == 0 || (run / 2 >> k % 4) % 2 == 0) perturb(perturbed.back(), 0x1p-6, generator);
         }
-        add(nudged, run_kernel(nudged, scalars), true);
+        add(perturbed, run_kernel(perturbed, scalars), true);
       }
       found = violation(all[i], leeway_);
     }
@@ -84,9 +84,9 @@ void KernelCheck::operator()(c10::ArrayRef<at::Tensor> inputs, c10::ArrayRef<at:
   for (size_t i = 0; i < outputs.size(); ++i) outputs[i].copy_(all[i][0].eager);
 }
 
-// One for each output.
-std::vector<Sample> KernelCheck::samples(const Tensors& inputs, const Tensors& outputs, c10::ArrayRef<double> scalars, bool noise,
-                                         size_t run) const {
+// Returns one comparison per output.
+std::vector<Comparison> KernelCheck::comparisons(const Tensors& inputs, const Tensors& outputs, c10::ArrayRef<double> scalars, bool noise,
+                                                 size_t run) const {
   constexpr auto kMode = runtime::RunMode::kernels;
   Tensors eager = eager_->run(inputs, kMode, scalars);
   Tensors wide = runtime::widen(truth_->graph(), inputs);
@@ -95,12 +95,12 @@ std::vector<Sample> KernelCheck::samples(const Tensors& inputs, const Tensors& o
     at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(uint64_t{run});
     noisy = noisy_->run(runtime::with_noise(noisy_->graph(), units_, wide, run, generator), kMode, scalars);
   }
-  std::vector<Sample> out;
+  std::vector<Comparison> out;
   for (size_t i = 0; i < outputs.size(); ++i) out.push_back({outputs[i], eager[i], truth[i], noisy[i]});
   return out;
 }
 
-KernelCheck::Tensors KernelCheck::run_kernel(const Tensors& inputs, c10::ArrayRef<double> scalars) const {
+Tensors KernelCheck::run_kernel(const Tensors& inputs, c10::ArrayRef<double> scalars) const {
   if (step_.call) return step_.call(inputs, scalars);
   if (step_.convolution) {
     std::optional<at::Tensor> out =

@@ -43,7 +43,7 @@ namespace tenon::driver {
 #ifdef TENON_NATIVE
 namespace {
 
-// Elements that are worth a thread: eager's own number, or that of TENON_GRAIN.
+// Minimum number of elements per thread: at::internal::GRAIN_SIZE, as in eager, or TENON_GRAIN.
 int64_t grain() {
   static const char* wanted = flag_text(Flag::grain);
   return wanted ? std::max(1LL, std::atoll(wanted)) : 32768;
@@ -51,28 +51,28 @@ int64_t grain() {
 
 using CodePointer = std::shared_ptr<const codegen::MachineCode>;
 
-// TENON_TIER=portable or avx2 asks for less than the CPU has.
+// TENON_TIER=portable or avx2 selects a smaller instruction set than the CPU has.
 codegen::Tier chosen_tier() {
   static const codegen::Tier tier = [] {
     const char* wanted = flag_text(Flag::tier);
     if (!wanted) return codegen::best_tier();
     for (codegen::Tier tier : codegen::kTiers)
       if (tier <= codegen::best_tier() && wanted == std::string(codegen::tier_name(tier))) return tier;
-    throw UserError(ErrorCode::backend,
-                    "TENON_TIER=" + std::string(wanted) + ": this CPU has portable and up to " + codegen::tier_name(codegen::best_tier()));
+    throw UserError(ErrorCode::backend, "TENON_TIER=" + std::string(wanted) + " is not available; this CPU supports portable up to " +
+                                            codegen::tier_name(codegen::best_tier()));
   }();
   return tier;
 }
 
-// tools/kernel_digest reads this.
+// tools/kernel_digest parses this output.
 void show(const ir::loop::LoopKernel& kernel, codegen::Tier tier) {
   if (passes::debug_level() >= 4) std::cerr << "# kernel\n" + ir::loop::print(kernel);
   if (passes::debug_level() >= 5)
     std::cerr << "# assembly of " + kernel.name + "\n" + codegen::assembly(kernel, tier) + "# end of assembly\n";
 }
 
-// Code by the text of its kernel, for as long as somebody uses it.
-class Codes {
+// Cache of machine code by kernel text and tier. An entry lives as long as somebody uses the code.
+class CodeCache {
  public:
   CodePointer get(const std::string& kernel_key, const ir::loop::LoopKernel& kernel, codegen::Tier tier) {
     std::string key = kernel_key + codegen::tier_name(tier);
@@ -95,12 +95,12 @@ class Codes {
   std::map<std::string, std::weak_ptr<const codegen::MachineCode>> codes_;
 };
 
-Codes& all_codes() {
-  static Codes* all = new Codes;
+CodeCache& code_cache() {
+  static CodeCache* all = new CodeCache;
   return *all;
 }
 
-// A line on the terminal that counts, if there is one and it takes more than a second.
+// A progress line on the terminal, shown after one second.
 class Progress {
  public:
   Progress(size_t all, const char* what) : all_(all), what_(what), is_shown_(isatty(STDERR_FILENO)) {}
@@ -121,9 +121,9 @@ class Progress {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// On all cores: kernels have nothing to do with each other.
+// Compiles the kernels on all cores; they are independent of each other.
 std::vector<CodePointer> compile_all(const std::vector<loops::Lowered>& lowered, const std::vector<std::string>& keys, codegen::Tier tier) {
-  std::map<std::string, size_t> first;  // of equal ones
+  std::map<std::string, size_t> first;  // Index of the first kernel with each key.
   std::vector<size_t> work;
   for (size_t i = 0; i < keys.size(); ++i)
     if (first.emplace(keys[i], i).second) work.push_back(i);
@@ -133,7 +133,7 @@ std::vector<CodePointer> compile_all(const std::vector<loops::Lowered>& lowered,
   std::exception_ptr failure;
   auto compile = [&] {
     try {
-      for (size_t w; (w = next++) < work.size();) out[work[w]] = all_codes().get(keys[work[w]], lowered[work[w]].kernel, tier);
+      for (size_t w; (w = next++) < work.size();) out[work[w]] = code_cache().get(keys[work[w]], lowered[work[w]].kernel, tier);
     } catch (...) {
       std::lock_guard lock(mutex);
       failure = std::current_exception();
@@ -168,13 +168,13 @@ Explanation::Kernel describe(const ir::Graph& graph, const ir::Group& group) {
   return out;
 }
 
-// The op that does most of it is the one with several results.
+// The name of a library call: its op with several results, which does most of the work.
 std::string name_of(const ir::Graph& call) {
   auto it = std::find_if(call.nodes.begin(), call.nodes.end(), [](const ir::Node& node) { return node.results.size() > 1; });
   return it == call.nodes.end() ? "other ops" : it->op;
 }
 
-// Whether it reads or makes nothing but tensors without elements.
+// Whether all operands or all results of a node are tensors without elements.
 bool is_empty(const ir::Graph& graph, const ir::Node& node) {
   bool reads = false, reads_some = false, makes_some = false;
   ir::for_each_operand(node, [&](ir::ValueId id) {
@@ -185,11 +185,11 @@ bool is_empty(const ir::Graph& graph, const ir::Node& node) {
   return !makes_some || (reads && !reads_some);
 }
 
-std::vector<Explanation::Call> left_to_aten(const ir::Graph& fused) {
+std::vector<Explanation::Call> find_aten_calls(const ir::Graph& fused) {
   std::vector<Explanation::Call> out;
   for (const ir::Node& node : fused.nodes) {
     if (ir::is_fused(node) || ir::is_view(fused, node)) continue;
-    std::string why = ops::has_entry(node.op) ? "its row is not for these types or sizes" : "no row";
+    std::string why = ops::has_entry(node.op) ? "no native kernel for these types or sizes" : "no native kernel";
     if (is_empty(fused, node)) why = "no elements";
     if (node.op == "aten::cat") why = "ATen's copy is as fast";
     auto known = std::find_if(out.begin(), out.end(), [&](const Explanation::Call& call) { return call.op == node.op && call.why == why; });
@@ -199,15 +199,15 @@ std::vector<Explanation::Call> left_to_aten(const ir::Graph& fused) {
   return out;
 }
 
-// A result that a graph's input is to hold in the end may be written there at once; whether it is, the
-// planner decides.
+// Marks results that are written back to an input of the graph as writes of that input. The planner decides whether the kernel
+// writes them in place.
 void mark_writes(Native& native) {
-  std::set<std::pair<ir::ValueId, ir::ValueId>> backs;  // input and value
-  for (const ir::WriteBack& write : native.graph.write_backs) backs.emplace(write.input, write.value);
+  std::set<std::pair<ir::ValueId, ir::ValueId>> write_backs;  // Pairs of an input and the value written back to it.
+  for (const ir::WriteBack& write : native.graph.write_backs) write_backs.emplace(write.input, write.value);
   for (ir::Node& node : native.graph.nodes) {
     if (!ir::is_fused(node)) continue;
     for (auto [after, before] : native.may_share[ir::group_of(node)]) {
-      bool is_wanted = backs.count({before, after}) > 0;
+      bool is_wanted = write_backs.count({before, after}) > 0;
       bool is_free = std::none_of(node.writes.begin(), node.writes.end(),
                                   [&](const ir::Node::Write& w) { return w.before == before || w.after == after; });
       if (!is_wanted || !is_free || native.graph.values[before].type != native.graph.values[after].type) continue;
@@ -217,17 +217,17 @@ void mark_writes(Native& native) {
   }
 }
 
-// A group's own ops, one by one.
+// Runs the ops of a group one by one in ATen.
 runtime::KernelStep::Ops by_aten(const ir::Graph& graph, const ir::Group& group) {
   return [ops = interpret(ir::subgraph(graph, group))](std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) {
     return ops->run(std::move(inputs), runtime::RunMode::kernels, scalars);
   };
 }
 
-// On all threads that are worth it, on one, and with narrower vectors.
-std::vector<runtime::Code> codes_of(const loops::Lowered& lowered, const CodePointer& code, const CodePointer& narrow) {
+// The versions of a kernel that the tuner chooses from: the default number of threads, another number of threads, narrower vectors.
+std::vector<runtime::KernelCode> codes_of(const loops::Lowered& lowered, const CodePointer& code, const CodePointer& narrow) {
   int64_t shared = std::max<int64_t>(1, grain() * lowered.iterations / std::max<int64_t>(1, lowered.elements)), whole = lowered.iterations;
-  std::vector<runtime::Code> codes = {{"", code->run, code, shared}};
+  std::vector<runtime::KernelCode> codes = {{"", code->run, code, shared}};
   if (!narrow) return codes;
   int64_t other = whole > shared ? whole : std::max<int64_t>(1, whole / 2);
   codes.push_back({whole > shared ? "on one thread" : "on two threads", code->run, code, other});
@@ -236,9 +236,9 @@ std::vector<runtime::Code> codes_of(const loops::Lowered& lowered, const CodePoi
 }
 
 runtime::KernelStep make_step(const ir::Graph& graph, const ir::Group& group, const loops::Lowered& lowered,
-                              std::vector<runtime::Code> codes) {
+                              std::vector<runtime::KernelCode> codes) {
   runtime::KernelStep step{.codes = std::move(codes), .sizes = lowered.sizes, .iterations = lowered.iterations};
-  for (const loops::KernelScalar& number : lowered.scalars) step.numbers.emplace_back(number.scalar, number.known);
+  for (const loops::KernelScalar& number : lowered.scalars) step.scalars.emplace_back(number.scalar, number.known);
   for (const ir::IndexRange& range : group.index_ranges) {
     auto input = std::find(group.inputs.begin(), group.inputs.end(), range.index) - group.inputs.begin();
     step.ranges.push_back({static_cast<size_t>(input), range.extent, range.exempt});
@@ -247,40 +247,40 @@ runtime::KernelStep make_step(const ir::Graph& graph, const ir::Group& group, co
   return step;
 }
 
-// Kernels, and ops with an `out=` form.
-bool takes_memory(const Native& native, const ir::Node& node) {
+// Whether a node writes its results to given buffers: kernels, and ops with an `out=` overload.
+bool takes_buffers(const Native& native, const ir::Node& node) {
   if (ir::is_fused(node)) return !native.kernels[ir::group_of(node)].call && !native.kernels[ir::group_of(node)].convolution;
   const ops::Facts* facts = ops::find(node.op);
   return facts && facts->has_out;
 }
 
-std::vector<std::pair<ir::ValueId, ir::ValueId>> shared_by(const Native& native, const ir::Node& node) {
+std::vector<std::pair<ir::ValueId, ir::ValueId>> may_share(const Native& native, const ir::Node& node) {
   if (!ir::is_fused(node)) return {};
   return native.may_share[ir::group_of(node)];
 }
 
-// Under test every run of a kernel is compared.
+// TENON_CHECK_KERNELS, set by tests, compares every run of every kernel with ATen.
 bool checks_all() {
   static const bool wanted = is_set(Flag::check_kernels);
   return wanted;
 }
 
-bool tells_yes(const at::Tensor& tells) {
-  at::Tensor all = tells.contiguous();
+bool is_all_true(const at::Tensor& flags) {
+  at::Tensor all = flags.contiguous();
   const float* at = all.const_data_ptr<float>();
   return std::find(at, at + all.numel(), 0.0f) == at + all.numel();
 }
 
 runtime::KernelStep make_convolution(const ir::Graph& graph, const ir::Group& group) {
   runtime::KernelStep step;
-  step.convolution = std::make_shared<const runtime::Convolution>(*group.convolution);
+  step.convolution = std::make_shared<const runtime::ConvolutionStep>(*group.convolution);
   step.by_aten = by_aten(graph, group);
   return step;
 }
 
 runtime::KernelStep make_product(const ir::Graph& graph, const ir::Group& group) {
   runtime::KernelStep step;
-  step.product = std::make_shared<const runtime::Product>(group.product->gelu);
+  step.product = std::make_shared<const runtime::ProductStep>(group.product->gelu);
   if (!group.product->gelu.empty()) step.by_aten = by_aten(graph, group);
   return step;
 }
@@ -292,16 +292,17 @@ runtime::KernelStep make_call(const ir::Graph& graph, const ir::Group& group) {
                outputs = group.outputs.size(), name = name_of(*group.call)](std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) {
     try {
       std::vector<at::Tensor> results = call->run(inputs, runtime::RunMode::kernels, scalars);
-      if (results.size() == outputs || tells_yes(results.back())) {
+      if (results.size() == outputs || is_all_true(results.back())) {
         results.resize(outputs);
         return results;
       }
-    } catch (const std::exception& error) {  // what the program's own ops say of it is what it is told
+    } catch (const std::exception& error) {  // The user sees the error of the program's own ops, if they fail too.
       std::vector<at::Tensor> results = ops->run(std::move(inputs), runtime::RunMode::kernels, scalars);
-      if (checks_all()) throw InternalError(std::string("a pattern fails where its ops do not: ") + error.what());
+      if (checks_all()) throw InternalError(std::string("a pattern fails although its ops do not: ") + error.what());
       ++counters().internal_errors;
-      warn_once("pattern " + name, "a group of ops as one call of " + name + " fails where the ops themselves do not, and takes longer: " +
-                                       error.what() + ". This is a fault of Tenon: please report it. TENON_SKIP_PASS=fuse avoids it.");
+      warn_once("pattern " + name, "a group of ops fused into one call of " + name +
+                                       " fails although the ops themselves do not, so the ops run one by one: " + error.what() +
+                                       ". This is a bug in Tenon: please report it. Set TENON_SKIP_PASS=fuse to avoid it.");
       return results;
     }
     return ops->run(std::move(inputs), runtime::RunMode::kernels, scalars);
@@ -317,13 +318,13 @@ Native make_native(const ir::Graph& original, const NativeOptions& options, std:
   bool check_all = checks_all();
   ir::Graph graph = options.keeps_weights && !passes::is_skipped("fuse") ? passes::prefer_channels_last(original) : original;
   std::vector<ir::Group> groups = passes::find_groups(graph, passes::is_skipped("fuse"), options.keeps_weights);
-  std::vector<loops::Lowered> lowered;  // of those that are no calls
+  std::vector<loops::Lowered> lowered;  // One per group that becomes a kernel; these groups come first.
   for (size_t g = 0; g < groups.size() && is_kernel(groups[g]); ++g)
     lowered.push_back(loops::lower(graph, groups[g], graph.name + "_" + std::to_string(g)));
   std::vector<std::string> keys;
   for (const loops::Lowered& l : lowered) keys.push_back(ir::loop::key(l.kernel));
   std::vector<CodePointer> codes = compile_all(lowered, keys, chosen_tier()), narrow(codes.size());
-  if (options.for_trials && chosen_tier() > codegen::Tier::avx2) narrow = compile_all(lowered, keys, codegen::Tier::avx2);
+  if (options.for_autotuning && chosen_tier() > codegen::Tier::avx2) narrow = compile_all(lowered, keys, codegen::Tier::avx2);
   Native native;
   for (size_t g = 0; g < groups.size(); ++g) {
     bool is_call = g >= lowered.size();
@@ -348,7 +349,7 @@ Native make_native(const ir::Graph& original, const NativeOptions& options, std:
   }
   native.graph = passes::gather_products(passes::fuse(graph, groups), groups);
   mark_writes(native);
-  native.left = left_to_aten(native.graph);
+  native.aten_calls = find_aten_calls(native.graph);
   return native;
 }
 
@@ -358,7 +359,7 @@ std::shared_ptr<const runtime::Interpreter> interpret(Native& native, const std:
   if (!passes::is_skipped("arena"))
     arena = planner::plan_arena(
         native.graph, reuse,
-        {[&](const ir::Node& node) { return takes_memory(native, node); }, [&](const ir::Node& node) { return shared_by(native, node); }});
+        {[&](const ir::Node& node) { return takes_buffers(native, node); }, [&](const ir::Node& node) { return may_share(native, node); }});
   return std::make_shared<const runtime::Interpreter>(std::move(native.graph), std::move(reuse), resources, capture::keys_above_backends(),
                                                       std::move(native.kernels), std::move(arena), keeps_memory);
 }
@@ -377,7 +378,7 @@ std::string assembly(const std::string& kernel) { return codegen::assembly(ir::l
 bool has_native() { return true; }
 #else
 Native make_native(const ir::Graph&, const NativeOptions&, std::shared_ptr<Quarantine>) {
-  throw InternalError("this build generates no code");
+  throw InternalError("this build has no code generation; configure it with TENON_NATIVE=ON");
 }
 std::shared_ptr<const runtime::Interpreter> interpret(Native&, const std::vector<c10::IValue>&, bool) { return nullptr; }
 void tune(const runtime::Interpreter&, const std::vector<at::Tensor>&, c10::ArrayRef<double>, double) {}

@@ -15,32 +15,33 @@
 namespace tenon::driver {
 
 struct Native {
-  ir::Graph graph;  // with `tenon::fused` nodes
+  ir::Graph graph;  // Each kernel is a `tenon::fused` node.
   std::vector<runtime::KernelStep> kernels;
-  std::vector<Explanation::Kernel> notes;  // one a kernel
-  // One a kernel: a result and an operand that may be one memory.
+  std::vector<Explanation::Kernel> notes;  // One per kernel.
+  // Pairs of a result and an operand that may share a buffer, per kernel.
   std::vector<std::vector<std::pair<ir::ValueId, ir::ValueId>>> may_share;
-  std::vector<Explanation::Call> left;
+  std::vector<Explanation::Call> aten_calls;
 };
 
 // False in a build without code generation.
 bool has_native();
 
 struct NativeOptions {
-  double verify = 0;           // the fraction of runs that are compared with ATen
-  bool keeps_weights = false;  // what the program keeps hardly ever changes, so it may be packed
-  bool for_trials = false;     // kernels are compiled in all the ways that a trial may choose from
+  double verify = 0;            // Fraction of the runs that are compared with ATen.
+  bool keeps_weights = false;   // Weights are constant for many calls, so they may be prepacked.
+  bool for_autotuning = false;  // Each kernel is compiled in all versions that the tuner may choose from.
 };
 // Equal kernels are compiled once in a process.
 Native make_native(const ir::Graph& graph, const NativeOptions& options, std::shared_ptr<Quarantine> quarantine);
 
-// On a static plan of memory, which is kept between runs or not. Takes the graph and the kernels out.
+// An interpreter with a static memory plan; `keeps_memory` keeps its memory between runs. Moves the graph and the kernels out of
+// `native`.
 std::shared_ptr<const runtime::Interpreter> interpret(Native& native, const std::vector<c10::IValue>& resources, bool keeps_memory);
 
-// Runs a graph, which may run more than once for one call, in all its ways and leaves it in the fastest.
+// Times all versions of a graph's steps and selects the fastest ones. The graph must be safe to run more than once.
 void tune(const runtime::Interpreter& interpreter, const std::vector<at::Tensor>& inputs, c10::ArrayRef<double> scalars, double seconds);
 
-// Of a kernel in the text of the loop language, for this CPU.
+// LLVM IR and assembly, for this CPU, of a kernel given as loop-language text.
 std::string llvm_text(const std::string& kernel);
 std::string assembly(const std::string& kernel);
 

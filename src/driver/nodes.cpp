@@ -19,13 +19,13 @@ using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
 // The defined tangents and the outputs that they belong to.
-struct Asked {
+struct RequestedGradients {
   Tensors outputs, tangents;
   std::vector<bool> defined;
 };
 
-Asked asked_for(const variable_list& tangents, const Tensors& outputs) {
-  Asked out;
+RequestedGradients requested_gradients(const variable_list& tangents, const Tensors& outputs) {
+  RequestedGradients out;
   for (size_t i = 0; i < tangents.size(); ++i) {
     out.defined.push_back(tangents[i].defined());
     if (!tangents[i].defined()) continue;
@@ -35,60 +35,61 @@ Asked asked_for(const variable_list& tangents, const Tensors& outputs) {
   return out;
 }
 
-// Over a recorded run: its own autograd graph is still there.
+// The node over a recorded run, whose own autograd graph still exists.
 struct RecordedNode : Node {
   std::shared_ptr<Recording> recording;
-  Tensors outputs;  // as the run returned them
-  Tensors inputs;   // differentiable externals
+  Tensors outputs;  // The differentiable results, as the run returned them.
+  Tensors inputs;   // The differentiable externals.
 
   variable_list apply(variable_list&& tangents) override {
     if (outputs.empty())
       throw UserError(ErrorCode::backward,
-                      "the gradient of a compiled function was asked for a second time; pass retain_graph=true the first time");
-    Asked asked = asked_for(tangents, outputs);
-    if (asked.outputs.empty()) return variable_list(inputs.size());
+                      "the gradient of a compiled function was requested a second time; pass retain_graph=true the first time");
+    RequestedGradients requested = requested_gradients(tangents, outputs);
+    if (requested.outputs.empty()) return variable_list(inputs.size());
     bool create = at::GradMode::is_enabled();
     std::lock_guard lock(recording->backward_mutex);
     try {
-      return differentiate_run(asked, create);
+      return differentiate_run(requested, create);
     } catch (...) {
       recording->backward_failed = true;
       throw;
     }
   }
 
-  variable_list differentiate_run(const Asked& asked, bool create) {
+  variable_list differentiate_run(const RequestedGradients& requested, bool create) {
     if (create) recording->kinds->create_graph = true;
-    else if (recording->backward && recording->backward->tangent_defined != asked.defined) recording->kinds->other_outputs = true;
-    if (create || recording->backward || capture::current_listener()) return differentiate(asked.outputs, inputs, asked.tangents, create);
-    return record(asked);
+    else if (recording->backward && recording->backward->tangent_defined != requested.defined) recording->kinds->other_outputs = true;
+    if (create || recording->backward || capture::current_listener())
+      return differentiate(requested.outputs, inputs, requested.tangents, create);
+    return record(requested);
   }
 
-  // A backward that cannot be run again in another way must take gradients of any layout, and nothing can be copied into an
-  // expanded tensor.
-  void make_tangents_dense(Asked& asked) const {
+  // Later gradients of any layout are copied into tensors of the recorded layout, if the forward cannot be run again. An expanded
+  // tensor cannot be the target of a copy, so expanded tangents are made contiguous before they are recorded.
+  void make_tangents_dense(RequestedGradients& requested) const {
     auto is_expanded = [](const at::Tensor& t) { return t.layout() == at::kStrided && !t.is_non_overlapping_and_dense(); };
-    if (std::none_of(asked.tangents.begin(), asked.tangents.end(), is_expanded) || can_run_again(*recording)) return;
-    for (at::Tensor& tangent : asked.tangents)
+    if (std::none_of(requested.tangents.begin(), requested.tangents.end(), is_expanded) || can_run_again(*recording)) return;
+    for (at::Tensor& tangent : requested.tangents)
       if (is_expanded(tangent)) tangent = tangent.contiguous();
   }
 
-  variable_list record(Asked asked) {
+  variable_list record(RequestedGradients requested) {
     capture::Recorder& recorder = recording->recorder;
-    make_tangents_dense(asked);
+    make_tangents_dense(requested);
     RecordedBackward backward;
     backward.first_op = recording->tape().ops.size();
-    backward.tangent_defined = asked.defined;
-    for (size_t i = 0; i < asked.tangents.size(); ++i) {
-      int32_t number = recorder.add_external(capture::External::Kind::tangent, static_cast<int32_t>(i), "tangent " + std::to_string(i),
-                                             asked.tangents[i]);
-      backward.tangents.push_back(recording->tape().externals[number].ref);
+    backward.tangent_defined = requested.defined;
+    for (size_t i = 0; i < requested.tangents.size(); ++i) {
+      int32_t external = recorder.add_external(capture::External::Kind::tangent, static_cast<int32_t>(i), "tangent " + std::to_string(i),
+                                               requested.tangents[i]);
+      backward.tangents.push_back(recording->tape().externals[external].ref);
     }
     Tensors gradients;
     {
       recorder.resume();
       capture::ListenScope listen(&recorder);
-      gradients = differentiate(asked.outputs, inputs, asked.tangents, false);
+      gradients = differentiate(requested.outputs, inputs, requested.tangents, false);
     }
     recorder.finish();
     for (const at::Tensor& gradient : gradients) backward.gradients.push_back(recorder.refer(gradient));
@@ -99,7 +100,8 @@ struct RecordedNode : Node {
   void release_variables() override { outputs.clear(); }
 };
 
-// While it lives, random numbers are those that followed on a state of the generator; undefined: it does nothing.
+// Sets the default generator to a state for the lifetime of the object, and restores it afterwards. Does nothing if the state is
+// undefined.
 class SameRandomNumbers {
  public:
   explicit SameRandomNumbers(const at::Tensor& state) {
@@ -119,23 +121,23 @@ class SameRandomNumbers {
   at::Tensor before_;
 };
 
-// Over a graph's answer.
+// The node over the results of a graph.
 struct GraphNode : Node {
   std::shared_ptr<const Variant> variant;
-  std::vector<SavedVariable> externals;  // that the backward graph or a second forward reads; empty ones for the rest
+  std::vector<SavedVariable> externals;  // Those that the backward graph or a second forward reads; undefined for the rest.
   Tensors saved;
-  at::Tensor generator_state;  // before the forward, if it drew random numbers
+  at::Tensor generator_state;  // State before the forward, if it drew random numbers.
   bool released = false;
 
   variable_list apply(variable_list&& tangents) override {
     if (released)
       throw UserError(ErrorCode::backward,
-                      "the gradient of a compiled function was asked for a second time; pass retain_graph=true the first time");
+                      "the gradient of a compiled function was requested a second time; pass retain_graph=true the first time");
     bool create = at::GradMode::is_enabled();
-    if (!create && !variant->can_rerun) lay_out(tangents);
+    if (!create && !variant->can_rerun) match_recorded_layout(tangents);
     if (create || !matches(tangents)) return run_again(tangents, create);
     const Joint& joint = *variant->joint;
-    // Only what it reads: the rest may have changed since, as in eager.
+    // Only externals that the backward reads are unpacked; the others may have been modified since, as in eager.
     Tensors bound(variant->externals.size());
     for (size_t i = 0; i < externals.size(); ++i)
       if (variant->backward_reads[i]) bound[i] = externals[i].unpack();
@@ -160,14 +162,14 @@ struct GraphNode : Node {
     return gradients;
   }
 
-  // Some derivatives of libtorch's give an operand back as its own gradient (cummax of nothing).
+  // Some derivatives of libtorch return an operand itself as its gradient (cummax of an empty tensor).
   at::Tensor gradient(const capture::ResultBinding& binding, bool requires_grad, const Tensors& outputs, const Tensors& bound) const {
     if (requires_grad && binding.kind == capture::ResultBinding::Kind::external) return bound[binding.index];
     return bind_result(binding, outputs, bound, variant->externals);
   }
 
-  // Gives tangents the layout of the recorded ones.
-  void lay_out(variable_list& tangents) const {
+  // Copies tangents to the layout of the recorded ones.
+  void match_recorded_layout(variable_list& tangents) const {
     const Joint* joint = variant->joint.get();
     size_t next = 0;
     for (size_t i = 0; joint && i < tangents.size(); ++i) {
@@ -198,17 +200,17 @@ struct GraphNode : Node {
     return true;
   }
 
-  // A gradient that was not recorded: run the forward graph under autograd and differentiate that.
+  // Serves a gradient that was not recorded: runs the forward graph under autograd and differentiates that run.
   variable_list run_again(const variable_list& tangents, bool create) {
     if (!variant->can_rerun) {
       if (create) variant->recording->kinds->create_graph = true;
       else if (variant->joint) variant->recording->kinds->other_outputs = true;
       else variant->wants_backward = true;
       throw UserError(ErrorCode::backward,
-                      "a graph answered for '" + variant->functional.graph.name + "', whose gradient " +
+                      "a call of '" + variant->functional.graph.name + "' was served by a graph, but its gradient " +
                           (create ? "with create_graph" : "of this set of results") +
-                          " was never taken before, and the program cannot be run again for it; from the next call on the program runs "
-                          "itself. Take such a gradient in one of the first two calls, or compile with Trust::checked");
+                          " was never taken before, and the graph cannot be run again under autograd; later calls run eagerly. "
+                          "Take such a gradient in one of the first two calls, or compile with Trust::checked");
     }
     at::AutoGradMode on(true);
     SameRandomNumbers again(variant->is_random ? generator_state : at::Tensor());
@@ -219,9 +221,9 @@ struct GraphNode : Node {
     for (int32_t i : variant->recording->differentiable_results)
       results.push_back(bind_result(variant->functional.results[i], outputs, bound, variant->externals));
     for (int32_t i : variant->recording->differentiable_externals) inputs.push_back(bound[i]);
-    Asked asked = asked_for(tangents, results);
-    if (asked.outputs.empty()) return variable_list(inputs.size());
-    return differentiate(asked.outputs, inputs, asked.tangents, create);
+    RequestedGradients requested = requested_gradients(tangents, results);
+    if (requested.outputs.empty()) return variable_list(inputs.size());
+    return differentiate(requested.outputs, inputs, requested.tangents, create);
   }
 
   void release_variables() override {
@@ -232,7 +234,7 @@ struct GraphNode : Node {
   }
 };
 
-// Over results that were differentiated inside the compiled function.
+// The node over results that were differentiated inside the compiled function.
 struct SpentNode : Node {
   variable_list apply(variable_list&&) override {
     throw UserError(ErrorCode::backward,
@@ -243,8 +245,8 @@ struct SpentNode : Node {
 
 }  // namespace
 
-void lead_through_node(const std::shared_ptr<Recording>& recording, const std::vector<at::Tensor>& inputs,
-                       const detail::TensorPlaces& results) {
+void attach_recorded_node(const std::shared_ptr<Recording>& recording, const std::vector<at::Tensor>& inputs,
+                          const detail::TensorPlaces& results) {
   if (recording->spent) return;
   auto node = c10::make_intrusive<RecordedNode>();
   node->recording = recording;

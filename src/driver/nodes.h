@@ -1,4 +1,4 @@
-// The autograd nodes that stand for a compiled function in libtorch's autograd graph.
+// The autograd nodes that represent a compiled function in libtorch's autograd graph.
 #pragma once
 
 #include <memory>
@@ -9,15 +9,14 @@
 
 namespace tenon::driver {
 
-// After a recorded run: puts a node of ours over the results, in place. When a gradient comes
-// through it, the run's own autograd graph is differentiated, and the first time this is recorded.
-// `inputs` are the differentiable externals.
-void lead_through_node(const std::shared_ptr<Recording>& recording, const std::vector<at::Tensor>& inputs,
-                       const detail::TensorPlaces& results);
+// Called after a recorded run: replaces the results by tensors whose history is a node of ours. When a gradient reaches the node,
+// it differentiates the run's own autograd graph, and records the first such backward. `inputs` are the differentiable externals.
+void attach_recorded_node(const std::shared_ptr<Recording>& recording, const std::vector<at::Tensor>& inputs,
+                          const detail::TensorPlaces& results);
 
-// After a graph has answered: gives the differentiable results their history. `externals` are the
-// tensors of this call, `saved` what the forward graph kept for the backward graph (if there is one), `generator_state` that of
-// the random generator before the call, if the variant is random and can be run again.
+// Called after a graph has served a call: gives the differentiable results their history. `externals` are the tensors of this call,
+// `saved` the values that the forward graph saved for the backward graph, if there is one. `generator_state` is the state of the
+// random generator before the call, if the variant is random and can be run again.
 void attach_history(const std::shared_ptr<const Variant>& variant, c10::SmallVectorImpl<at::Tensor>& results,
                     const std::vector<at::Tensor>& externals, std::vector<at::Tensor> saved, at::Tensor generator_state);
 

@@ -1,4 +1,4 @@
-// Time per phase. Rows in phases.def.
+// Time per compilation phase. The phases are listed in phases.def.
 #pragma once
 
 #include <array>

@@ -1,11 +1,10 @@
-// The numeric policy: when a result that eager computes otherwise is still right.
-//   NaN, infinities and signs of zeros are where eager, or its run in f64, has them; integers and bools
-//   are equal, but for comparisons that a unit in the last place of an intermediate result decides.
-//   The error against a run in f64 is at most 1.25 times eager's own (root of the mean square), plus
-//   one unit in the last place of the largest element (two where there are few); and no element is off by more than 8 times
-//   eager's worst error or 4 units. The errors of a few elements are a matter of chance: those of
-//   several runs are taken together, and eager's count for no less than those of a run in f64 with
-//   noise of a unit in the last place on every intermediate result.
+// The numeric policy: which differences from eager's result are allowed.
+//   NaN, infinities and signs of zeros are where eager, or its run in f64, has them. Integers and bools
+//   are equal, except comparisons whose result depends on one ulp of an intermediate value.
+//   The RMS error against a run in f64 is at most 1.25 × eager's, plus one ulp of the largest element (two ulps for small results).
+//   No element is off by more than 8 × eager's largest error or 4 ulps, whichever is larger.
+//   The error of a small result depends on chance. Therefore several runs are judged together, and eager's error counts as at least
+//   that of a run in f64 with noise of one ulp on every intermediate value.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,22 +14,22 @@
 
 namespace tenon::driver {
 
-// One result of one run. `noisy` may be undefined.
-struct Sample {
+// One result of one run, computed in four ways. `noisy` may be undefined.
+struct Comparison {
   at::Tensor got, eager, truth, noisy;
 };
 
-// Elements below which one run does not tell.
-inline constexpr int64_t kFewElements = 1024;
-inline constexpr int kRuns = 32;  // then tell
+// The error of a result with fewer elements is judged over several runs.
+inline constexpr int64_t kMinElementsForOneRun = 1024;
+inline constexpr int kRunsForFewElements = 32;
 
-// What ATen itself gives now in this way, now in that.
+// Differences that are allowed because ATen's own result varies from run to run or from size to size.
 struct Leeway {
-  bool zeros = false;       // their signs
-  bool infinities = false;  // or NaN
+  bool zeros = false;       // The sign of a zero may differ.
+  bool infinities = false;  // Infinities and NaN are interchangeable.
 };
 
-// What is wrong, in words, or nothing.
-std::string violation(const std::vector<Sample>& samples, const Leeway& leeway);
+// A description of the first violation; empty if there is none.
+std::string violation(const std::vector<Comparison>& comparisons, const Leeway& leeway);
 
 }  // namespace tenon::driver

@@ -1,5 +1,5 @@
-// A graph that gave a wrong result does not serve any more. What it was and what it was given is
-// written to a folder (TENON_REPRO_DIR, or where the program runs).
+// A graph that computed a wrong result is not used any more. The graph and its inputs are written to a
+// folder: TENON_REPRO_DIR, or the working directory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,7 +18,7 @@ class Quarantine {
   bool is_on() const { return on_; }
   std::string report() const;
 
-  // Only the first time counts.
+  // Calls after the first have no effect.
   void impose(const std::string& difference, const ir::Graph& graph, const std::vector<at::Tensor>& inputs);
 
  private:

@@ -8,17 +8,18 @@
 namespace tenon::driver {
 namespace {
 
-// What helps against a guard that keeps failing.
+// What the user can do about a guard that keeps failing.
 std::string advice(const std::string& guard, Trust trust) {
   if (guard == "sizes" || guard == "strides" || guard == "offset")
     return "Pad arguments to a few sizes, or compile with Trust::checked, which follows new sizes without recording them, or raise "
            "Options::recompile_limit.";
-  if (guard == "scalar" || guard == "text") return "Pass what changes from call to call as a tensor, or raise Options::recompile_limit.";
+  if (guard == "number" || guard == "text")
+    return "Pass values that change from call to call as tensors, or raise Options::recompile_limit.";
   if (guard == "watched") return "Watch only what stays the same for many calls, or raise Options::recompile_limit.";
   if (guard == "replay" && trust == Trust::checked)
-    return "Set Options::dynamic = Dynamic::yes if sizes or integers change, keep other numbers that change in tensors, or raise "
+    return "Set Options::dynamic = Dynamic::yes if sizes or integers change, keep other changing scalars in tensors, or raise "
            "Options::recompile_limit.";
-  return "Make these calls alike, compile a function for each kind of call, or raise Options::recompile_limit.";
+  return "Avoid this difference between calls, compile one function per kind of call, or raise Options::recompile_limit.";
 }
 
 }  // namespace
@@ -26,7 +27,7 @@ std::string advice(const std::string& guard, Trust trust) {
 void RecompileLimit::reached(const Options& options, const std::vector<Explanation::Recompile>& recompiles,
                              const Explanation::Recompile& last) {
   if (options.recompile_limit == 0 || has_warned_.exchange(true)) return;
-  std::map<std::string, size_t> times;  // by guard
+  std::map<std::string, size_t> times;  // Number of failures per guard.
   for (const Explanation::Recompile& r : recompiles) ++times[r.guard];
   ++times[last.guard];
   auto most = std::max_element(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.second < b.second; });

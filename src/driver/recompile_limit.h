@@ -1,4 +1,4 @@
-// The warning of a function that has reached its recompile_limit: what kept differing, and what to do about it.
+// The warning of a function that has reached its recompile_limit: which guard kept failing, and what to do about it.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,8 @@ namespace tenon::driver {
 
 class RecompileLimit {
  public:
-  // A call fits no recording and may not be recorded; `last` is where it differs from what is known. Only the first such call of
-  // a function is told.
+  // Warns at the first call that matches no recording and may not be recorded. `last` is the difference between this call and the
+  // recordings.
   void reached(const Options& options, const std::vector<Explanation::Recompile>& recompiles, const Explanation::Recompile& last);
 
  private:

@@ -20,7 +20,7 @@ namespace {
 
 using capture::External;
 
-// A cast of a weight that autocast cached before the run would enter the tape as a stranger.
+// Turns off autocast's cache: a cast that was cached before the run would be a tensor that no recorded op made.
 class AutocastCacheOff {
  public:
   AutocastCacheOff() : was_(at::autocast::is_autocast_cache_enabled()) { at::autocast::set_autocast_cache_enabled(false); }
@@ -32,8 +32,8 @@ class AutocastCacheOff {
 
 const void* history_of(const at::Tensor& tensor) { return tensor.grad_fn().get(); }
 
-// What a tensor that existed before looked like.
-struct Before {
+// The state of a tensor before the run.
+struct TensorBefore {
   at::Tensor tensor;
   capture::Geometry geometry;
   const void* history = nullptr;
@@ -41,9 +41,9 @@ struct Before {
   const c10::TensorImpl* gradient = nullptr;
 };
 
-class Run {
+class RunRecorder {
  public:
-  Run(const detail::Leaves& in, const Options& options, Known& known) : in_(in), known_(known) {
+  RunRecorder(const detail::Leaves& in, const Options& options, KnownLeaves& known) : in_(in), known_(known) {
     detail::WatchedParts parts;
     for (const Watched& watched : options.watch) watched.list(parts);
     recording_ = std::make_shared<Recording>(in, std::move(parts.numbers), capture::RecordOptions{options.fullgraph});
@@ -53,10 +53,10 @@ class Run {
       if (!tensor.defined()) continue;
       if (!tensor.device().is_cpu())
         throw UserError(ErrorCode::device, name + " is on " + tensor.device().str() + "; Tenon compiles for the CPU only");
-      know(External::Kind::argument, static_cast<int32_t>(i), name, tensor);
+      add_known(External::Kind::argument, static_cast<int32_t>(i), name, tensor);
     }
     for (auto& [name, tensor] : parts.tensors)
-      if (tensor.defined()) know(External::Kind::state, 0, name, tensor);
+      if (tensor.defined()) add_known(External::Kind::state, 0, name, tensor);
     for (auto& weak : known_)
       if (auto impl = weak.lock()) note_before(at::Tensor(std::move(impl)));
   }
@@ -78,8 +78,8 @@ class Run {
     try {
       note_autograd(outcome.tensors);
     } catch (const c10::Error&) {
-      // A view from split() whose base was overwritten: asking for its history is an error in libtorch.
-      r.obstacles.push_back("it returns a view whose history libtorch refuses to tell");
+      // grad_fn() throws for a view from split() whose base was overwritten.
+      r.obstacles.push_back("the function returns a view whose autograd history libtorch cannot provide");
       r.differentiable_results.clear();
     }
     r.forward = {r.tape().ops.size(), r.tape().externals.size()};
@@ -96,11 +96,12 @@ class Run {
     }
     r.guards.close(r.tape(), r.held, r.touches_gradients, gradient_defined);
     if (r.guards.has_overlaps())
-      r.obstacles.push_back("it writes to memory that lies under several storages (from_blob, shared memory, mapped files)");
-    if (has_tangents()) r.obstacles.push_back("forward-mode AD computes with its tensors");
-    if (!r.tape().breaks.empty()) r.obstacles.push_back("it splits at " + std::to_string(r.tape().breaks.size()) + " places (see breaks)");
+      r.obstacles.push_back("the function writes to memory that several storages share (from_blob, shared memory, mapped files)");
+    if (has_tangents()) r.obstacles.push_back("forward-mode AD is active on its tensors");
+    if (!r.tape().breaks.empty())
+      r.obstacles.push_back("it has " + std::to_string(r.tape().breaks.size()) + " graph breaks (listed under breaks)");
     for (const std::string& text : r.tape().obstacles) r.obstacles.push_back(text);
-    if (r.needs_grad() && r.obstacles.empty()) lead_through_node(recording_, boundary_, outcome.tensors);
+    if (r.needs_grad() && r.obstacles.empty()) attach_recorded_node(recording_, boundary_, outcome.tensors);
     return recording_;
   }
 
@@ -111,14 +112,14 @@ class Run {
     return false;
   }
 
-  void know(External::Kind kind, int32_t index, const std::string& name, const at::Tensor& tensor) {
+  void add_known(External::Kind kind, int32_t index, const std::string& name, const at::Tensor& tensor) {
     recording_->recorder.add_external(kind, index, name, tensor);
     note_before(tensor);
   }
 
   void note_before(const at::Tensor& tensor) {
     if (before_.count(tensor.unsafeGetTensorImpl())) return;
-    Before b{tensor, {}, history_of(tensor), tensor.requires_grad()};
+    TensorBefore b{tensor, {}, history_of(tensor), tensor.requires_grad()};
     if (tensor.layout() == at::kStrided) b.geometry = capture::geometry_of(tensor);
     if (b.requires_grad && tensor.is_leaf() && tensor.grad().defined()) b.gradient = tensor.grad().unsafeGetTensorImpl();
     before_.emplace(tensor.unsafeGetTensorImpl(), std::move(b));
@@ -126,7 +127,7 @@ class Run {
 
   void note_results(const detail::TensorPlaces& tensors) {
     Recording& r = *recording_;
-    std::unordered_map<const void*, int32_t> externals, earlier;  // by tensor object
+    std::unordered_map<const void*, int32_t> externals, earlier;  // The keys are tensor objects.
     for (size_t e = 0; e < r.tape().externals.size(); ++e)
       externals.emplace(r.tape().externals[e].weak._unsafe_get_target(), static_cast<int32_t>(e));
     for (size_t i = 0; i < tensors.size(); ++i) {
@@ -134,7 +135,7 @@ class Run {
       ResultInfo info;
       if (tensor.defined()) {
         if (tensor.layout() == at::kStrided && r.recorder.storage_id(tensor) < 0)
-          r.obstacles.push_back("it returns a tensor that no recorded op made");
+          r.obstacles.push_back("the function returns a tensor that no recorded op made");
         info.ref = r.recorder.refer(tensor);
         info.requires_grad = tensor.requires_grad();
         info.inference = tensor.is_inference();
@@ -147,10 +148,11 @@ class Run {
       r.results.push_back(std::move(info));
     }
     for (const ResultInfo& info : r.results)
-      if (r.inference && info.ref.defined() && !info.inference) r.obstacles.push_back("only some results were made in inference mode");
+      if (r.inference && info.ref.defined() && !info.inference)
+        r.obstacles.push_back("the function makes only some of its results in inference mode");
   }
 
-  // Strong handles for what is not found by position, and the leaves for the next time.
+  // Takes strong handles of externals that are not found by argument position, and remembers new leaves for later runs.
   void hold_externals() {
     Recording& r = *recording_;
     for (External& e : r.tape().externals) {
@@ -165,7 +167,7 @@ class Run {
           handle = at::as_strided(handle, e.ref.geometry.sizes, e.ref.geometry.strides, e.ref.geometry.offset);
           e.ref.requires_grad = false;
         } else if (!e.is_constant()) {
-          r.obstacles.push_back("a tensor that was made where the dispatcher does not see it (from_blob, another thread)");
+          r.obstacles.push_back("the function uses a tensor that was made outside the dispatcher (from_blob, another thread)");
         }
         if (handle.defined() && e.ref.requires_grad && handle.is_leaf() && !before_.count(handle.unsafeGetTensorImpl())) {
           r.new_leaves = true;
@@ -182,18 +184,19 @@ class Run {
     return recording_->held[external];
   }
 
-  // Sizes, history and gradients of what was there before.
+  // Records changes to the sizes, history and gradients of tensors that existed before the run.
   void note_changes() {
     Recording& r = *recording_;
     for (auto& [impl, b] : before_) {
       if (b.tensor.layout() != at::kStrided) continue;
-      if (!(capture::geometry_of(b.tensor) == b.geometry)) r.obstacles.push_back("it changes the sizes of a tensor that it was given");
+      if (!(capture::geometry_of(b.tensor) == b.geometry))
+        r.obstacles.push_back("the function changes the sizes of an argument or of watched state");
       if (b.tensor.requires_grad() != b.requires_grad || history_of(b.tensor) != b.history)
-        r.obstacles.push_back("it changes the autograd history of a tensor that it was given");
+        r.obstacles.push_back("the function changes the autograd history of an argument or of watched state");
     }
     r.differentiates = r.touches_gradients = r.tape().has_backward;
     size_t externals = r.tape().externals.size();
-    std::unordered_set<const void*> seen;  // tensor objects
+    std::unordered_set<const void*> seen;  // Tensor objects.
     for (size_t i = 0; i < externals; ++i) {
       External e = r.tape().externals[i];
       bool is_known = !seen.insert(e.weak._unsafe_get_target()).second;
@@ -211,8 +214,9 @@ class Run {
       r.touches_gradients = true;
       GradientEffect effect{static_cast<int32_t>(i)};
       if (now.defined()) {
-        if (now.requires_grad()) r.obstacles.push_back("it leaves a gradient that requires grad");
-        if (now.layout() == at::kStrided && r.recorder.storage_id(now) < 0) r.obstacles.push_back("a gradient that no recorded op made");
+        if (now.requires_grad()) r.obstacles.push_back("the function leaves a .grad that requires grad");
+        if (now.layout() == at::kStrided && r.recorder.storage_id(now) < 0)
+          r.obstacles.push_back("the function leaves a .grad that no recorded op made");
         effect.result = static_cast<int32_t>(r.extra.size());
         r.extra.push_back(r.recorder.refer(now));
       }
@@ -221,17 +225,17 @@ class Run {
     r.held.resize(r.tape().externals.size());
   }
 
-  // Gradients that meet at an argument outside of our node are summed in another order than if
-  // they had met inside; with two of them that does not matter.
+  // Gradients of an argument that are summed outside of our node are summed in another order than inside. The order of two
+  // summands does not matter.
   void check_returned_arguments() {
     Recording& r = *recording_;
     for (const ResultInfo& info : r.results) {
       if (!info.requires_grad || !info.ref.defined() || r.tape().storages[info.ref.storage].made_by >= 0) continue;
-      size_t ways = uses(info.ref.storage);
-      for (const ResultInfo& other : r.results) ways += other.requires_grad && other.ref.storage == info.ref.storage;
-      if (ways > 2)
+      size_t summands = uses(info.ref.storage);
+      for (const ResultInfo& other : r.results) summands += other.requires_grad && other.ref.storage == info.ref.storage;
+      if (summands > 2)
         r.obstacles.push_back(
-            "it returns an argument that requires grad and uses it otherwise too (gradients would be summed in another order)");
+            "the function returns an argument that requires grad and also computes with it (gradients would be summed in another order)");
     }
   }
 
@@ -263,17 +267,18 @@ class Run {
     for (size_t i = 0; i < tensors.size(); ++i) {
       const ResultInfo& info = r.results[i];
       if (!info.requires_grad || !info.ref.defined() || info.same_as_result >= 0) continue;
-      if (r.tape().storages[info.ref.storage].made_by < 0) {  // a view of something given: made again by itself
-        if (is_written(info.ref.storage)) r.obstacles.push_back("it returns memory that it was given and wrote to, with a history");
+      if (r.tape().storages[info.ref.storage].made_by < 0) {  // The result is a view of an external, and the variant takes that view again.
+        if (is_written(info.ref.storage))
+          r.obstacles.push_back("the function returns memory of an argument that it wrote to and that requires grad");
         continue;
       }
       if (!tensors[i]->is_floating_point() && !tensors[i]->is_complex())
-        r.obstacles.push_back("it returns integers that require grad (libtorch lets an in-place comparison do that)");
-      if (tensors[i]->is_leaf()) r.obstacles.push_back("it returns a leaf of autograd that it made");
-      if (tensors[i]->retains_grad()) r.obstacles.push_back("it returns a tensor with retain_grad()");
+        r.obstacles.push_back("the function returns integers that require grad (the result of an in-place comparison)");
+      if (tensors[i]->is_leaf()) r.obstacles.push_back("the function returns a leaf of autograd that it made");
+      if (tensors[i]->retains_grad()) r.obstacles.push_back("the function returns a tensor with retain_grad()");
       for (size_t k = 0; k < tensors.size(); ++k)
         if (k != i && r.results[k].ref.storage == info.ref.storage && r.results[k].same_as_result < 0)
-          r.obstacles.push_back("it returns tensors that require grad and share memory");
+          r.obstacles.push_back("the function returns tensors that require grad and share memory");
       outputs.push_back(*tensors[i]);
       results.push_back(static_cast<int32_t>(i));
     }
@@ -286,21 +291,21 @@ class Run {
       boundary.push_back(tensor);
       r.differentiable_externals.push_back(static_cast<int32_t>(i));
     }
-    AutogradGraph graph = inspect(outputs, boundary, r.tape().nodes_run);
+    AutogradFindings graph = inspect(outputs, boundary, r.tape().nodes_run);
     r.autograd_obstacles = std::move(graph.obstacles);
-    if (r.tape().has_backward) r.autograd_obstacles.push_back("it differentiates inside");
+    if (r.tape().has_backward) r.autograd_obstacles.push_back("the function runs a backward inside");
     r.spent = graph.spent;
-    // libtorch's floor_divide_ has one: backward() runs it and throws, grad() goes past it.
-    if (graph.dead_end) r.obstacles.push_back("an autograd node that leads nowhere");
+    // libtorch's floor_divide_ makes a node without next edges: backward() runs it and throws, grad() skips it.
+    if (graph.dead_end) r.obstacles.push_back("the autograd graph of its results has a node without inputs");
     r.differentiable_results = std::move(results);
     if (r.spent) r.differentiable_externals.clear();
   }
 
   const detail::Leaves& in_;
-  Known& known_;
+  KnownLeaves& known_;
   std::shared_ptr<Recording> recording_;
-  std::unordered_map<const c10::TensorImpl*, Before> before_;
-  Tensors boundary_;  // the differentiable externals
+  std::unordered_map<const c10::TensorImpl*, TensorBefore> before_;
+  Tensors boundary_;  // The differentiable externals.
 };
 
 }  // namespace
@@ -313,9 +318,9 @@ capture::ProgramResults Recording::forward_results() const {
   return out;
 }
 
-std::shared_ptr<Recording> record_run(const detail::Leaves& in, const Options& options, Known& known,
+std::shared_ptr<Recording> record_run(const detail::Leaves& in, const Options& options, KnownLeaves& known,
                                       const std::function<detail::Outcome()>& body) {
-  return Run(in, options, known).run(body);
+  return RunRecorder(in, options, known).run(body);
 }
 
 }  // namespace tenon::driver

@@ -15,11 +15,11 @@
 namespace tenon::detail {
 namespace {
 
-// A program that does not agree with its last recording, or that no graph can answer for, is
-// recorded only this often.
-constexpr size_t kPatience = 8;
+// A program whose calls keep differing from its last recording, or that no graph can serve, is
+// recorded only on every kRetryEvery-th call after kMaxMismatches recordings.
+constexpr size_t kMaxMismatches = 8;
 constexpr size_t kRetryEvery = 16;
-// A program that is recorded now and then for ever must not need more memory each time.
+// Limit on stored recompile reasons, for programs that keep being recorded.
 constexpr size_t kMaxRecompilesKept = 256;
 
 template <class List, class T>
@@ -37,7 +37,7 @@ Region::Region(Options options)
 }
 
 bool Region::runs_plainly() const {
-  // Inside another function's recording this one is part of that program.
+  // A call inside the recording of another compiled function is part of that program.
   return kind_ == driver::BackendKind::none || stance() == Stance::force_eager || capture::current_listener() || process_is_ending();
 }
 
@@ -52,15 +52,15 @@ Answer Region::answer(const Leaves& in) {
     if (!variant->guards.check(in, nullptr)) continue;
     std::shared_ptr<driver::Variant> ready = with_backward(variant);
     internal_errors_.raise();
-    if (!ready->ready()) return {};
+    if (!ready->may_serve()) return {};
     detail::Answer answer = driver::run_variant(ready, in);
-    ++driver::counters().calls, ++driver::counters().answered;
+    ++driver::counters().calls, ++driver::counters().served;
     return answer;
   }
   return {};
 }
 
-// A variant whose backward has been recorded meanwhile gets its joint graph.
+// Builds the joint graph of a variant whose backward has been recorded meanwhile.
 std::shared_ptr<driver::Variant> Region::with_backward(const std::shared_ptr<driver::Variant>& variant) {
   driver::Recording& recording = *variant->recording;
   if (variant->joint || !recording.needs_grad()) return variant;
@@ -79,7 +79,7 @@ std::shared_ptr<driver::Variant> Region::with_backward(const std::shared_ptr<dri
   return better;
 }
 
-// On a fault of ours the program runs without a graph.
+// Returns null on an internal error; the program then runs without a graph.
 std::shared_ptr<driver::Variant> Region::make_variant(const std::shared_ptr<driver::Recording>& recording,
                                                       std::vector<std::string>& obstacles) {
   driver::CompileNotice notice(options_, recording->tape().ops.size());
@@ -93,22 +93,22 @@ std::shared_ptr<driver::Variant> Region::make_variant(const std::shared_ptr<driv
 
 void Region::publish(std::shared_ptr<driver::Variant> variant, const driver::Variant* replaces) {
   auto next = std::make_shared<Variants>();
-  if (replaces) variant->answered += replaces->answered.load();
+  if (replaces) variant->served_calls += replaces->served_calls.load();
   next->push_back(variant);
   for (const auto& other : *variants_)
     if (other.get() != replaces) next->push_back(other);
   variants_ = std::move(next);
 }
 
-// Before a run, since it may change what guards look at.
-Region::Past Region::look_back(const Leaves& in) const {
-  Past past;
+// Must be called before the run, which may change properties that guards compare.
+Region::CallMatch Region::find_match(const Leaves& in) const {
+  CallMatch match;
   for (const auto& candidate : candidates_)
-    if (!past.candidate && candidate->guards.check(in, candidate == candidates_.front() ? &past.failure : nullptr))
-      past.candidate = candidate;
+    if (!match.candidate && candidate->guards.check(in, candidate == candidates_.front() ? &match.failure : nullptr))
+      match.candidate = candidate;
   for (const auto& variant : *variants_)
-    if (!past.variant && variant->guards.check(in, nullptr)) past.variant = variant;
-  return past;
+    if (!match.variant && variant->guards.check(in, nullptr)) match.variant = variant;
+  return match;
 }
 
 void Region::record(const Leaves& given, const std::function<Outcome()>& body) {
@@ -117,35 +117,36 @@ void Region::record(const Leaves& given, const std::function<Outcome()>& body) {
     return;
   }
   if (options_.trust == Trust::checked) return checked_.call(given, body);
-  // The program may move its arguments away; these handles stay.
+  // These handles keep the arguments alive, since the program may move them away.
   std::vector<at::Tensor> handles;
   Leaves in = given;
   handles.reserve(in.tensors.size());
   for (const at::Tensor*& tensor : in.tensors) tensor = &handles.emplace_back(*tensor);
   bool plain = false;
-  Past past;
-  driver::Known known;
+  CallMatch match;
+  driver::KnownLeaves known;
   {
     std::lock_guard lock(mutex_);
     ++counts_.calls;
-    past = look_back(in);
-    if (past.candidate) {
-      size_t tries = past.candidate->mismatches++;
-      bool hopeless = !past.candidate->obstacles.empty() || tries >= kPatience;
-      plain = hopeless && tries % kRetryEvery != 0 && !options_.fullgraph;
+    match = find_match(in);
+    if (match.candidate) {
+      size_t tries = match.candidate->mismatches++;
+      bool is_unstable = !match.candidate->obstacles.empty() || tries >= kMaxMismatches;
+      plain = is_unstable && tries % kRetryEvery != 0 && !options_.fullgraph;
     }
-    bool is_new = !past.candidate && !candidates_.empty();
+    bool is_new = !match.candidate && !candidates_.empty();
     if (is_new && stance() == Stance::fail_on_recompile)
-      throw UserError(ErrorCode::recompile, "no known graph fits this call, under fail_on_recompile: guard '" +
-                                                std::string(capture::guard_name(past.failure.kind)) + "' on " + past.failure.subject);
+      throw UserError(ErrorCode::recompile, "no graph matches this call, and fail_on_recompile forbids a new one: guard '" +
+                                                std::string(capture::guard_name(match.failure.kind)) + "' failed on " +
+                                                match.failure.subject);
     bool is_over = is_new && candidates_.size() >= options_.recompile_limit;
     if (is_over && stance() == Stance::compile)
-      recompile_limit_.reached(options_, counts_.recompiles, {capture::guard_name(past.failure.kind), past.failure.subject});
-    std::string left = past.variant ? past.variant->left_to_program() : "";
-    if (!left.empty()) add_once(counts_.obstacles, left);
-    plain |= stance() == Stance::eager_on_recompile || is_over || !left.empty();
+      recompile_limit_.reached(options_, counts_.recompiles, {capture::guard_name(match.failure.kind), match.failure.subject});
+    std::string eager_reason = match.variant ? match.variant->eager_reason() : "";
+    if (!eager_reason.empty()) add_once(counts_.obstacles, eager_reason);
+    plain |= stance() == Stance::eager_on_recompile || is_over || !eager_reason.empty();
     if (plain) ++counts_.plain;
-    known = known_;
+    known = known_leaves_;
   }
   ++driver::counters().calls, ++(plain ? driver::counters().plain : driver::counters().recorded);
   if (plain) {
@@ -157,20 +158,20 @@ void Region::record(const Leaves& given, const std::function<Outcome()>& body) {
   {
     std::lock_guard lock(mutex_);
     for (size_t i = 0; i < spent.seconds.size(); ++i) phases_.seconds[i] += spent.seconds[i];
-    known_ = std::move(known);
+    known_leaves_ = std::move(known);
     ++counts_.recorded;
     counts_.program_ops = recording->tape().calls;
-    learn(past, std::move(recording));
-    malloc_trim(0);  // a recording holds all that the program computes; the allocator alone keeps such pages for ever
+    learn(match, std::move(recording));
+    malloc_trim(0);  // A recording holds all intermediate results. The allocator would not return their pages by itself.
   }
   internal_errors_.raise();
 }
 
-void Region::learn(const Past& past, std::shared_ptr<driver::Recording> recording) {
+void Region::learn(const CallMatch& match, std::shared_ptr<driver::Recording> recording) {
   for (const capture::BreakEvent& event : recording->tape().breaks) breaks_.note(event);
   for (const std::string& text : recording->obstacles) add_once(counts_.obstacles, text);
-  const std::shared_ptr<driver::Recording>& earlier = past.candidate;
-  if (!earlier && !candidates_.empty()) counts_.recompiles.push_back({capture::guard_name(past.failure.kind), past.failure.subject});
+  const std::shared_ptr<driver::Recording>& earlier = match.candidate;
+  if (!earlier && !candidates_.empty()) counts_.recompiles.push_back({capture::guard_name(match.failure.kind), match.failure.subject});
   if (earlier) {
     std::erase(candidates_, earlier);
     recording->kinds = earlier->kinds;
@@ -191,12 +192,12 @@ void Region::learn(const Past& past, std::shared_ptr<driver::Recording> recordin
 
   std::vector<std::string> obstacles;
   {
-    // The earlier run may have been differentiated already.
+    // The variant is built from the earlier run, if the backward of that run has been recorded.
     std::unique_lock<std::mutex> backward;
     if (earlier) backward = std::unique_lock(earlier->backward_mutex);
-    bool earlier_knows = agrees && earlier->backward && !earlier->new_leaves;
-    auto variant = make_variant(earlier_knows ? earlier : recording, obstacles);
-    if (variant) publish(std::move(variant), past.variant.get());
+    bool earlier_has_backward = agrees && earlier->backward && !earlier->new_leaves;
+    auto variant = make_variant(earlier_has_backward ? earlier : recording, obstacles);
+    if (variant) publish(std::move(variant), match.variant.get());
   }
   for (const auto& r : {earlier, recording})
     if (r)
@@ -212,7 +213,7 @@ void Region::reset() {
   std::lock_guard lock(mutex_);
   variants_ = std::make_shared<Variants>();
   candidates_.clear();
-  known_.clear();
+  known_leaves_.clear();
   runtime::free_unleased();
 }
 

@@ -1,5 +1,5 @@
-// A region: what stands behind one compiled function. Finds the variant that may answer a call,
-// or runs the program, records it and decides whether the recording may answer next time.
+// A region: the state of one compiled function. Finds the variant that may serve a call; if there is
+// none, runs and records the program, and builds a variant once two recordings agree.
 #pragma once
 
 #include <memory>
@@ -26,15 +26,15 @@ class Region {
  private:
   using Variants = std::vector<std::shared_ptr<driver::Variant>>;
 
-  // What is known for a call's arguments.
-  struct Past {
+  // The recording and the variant whose guards hold for a call's arguments.
+  struct CallMatch {
     std::shared_ptr<driver::Recording> candidate;
     std::shared_ptr<driver::Variant> variant;
-    capture::GuardFailure failure;  // why the newest candidate does not fit
+    capture::GuardFailure failure;  // The guard of the newest candidate that failed.
   };
   bool runs_plainly() const;
-  Past look_back(const Leaves& in) const;
-  void learn(const Past& past, std::shared_ptr<driver::Recording> recording);
+  CallMatch find_match(const Leaves& in) const;
+  void learn(const CallMatch& match, std::shared_ptr<driver::Recording> recording);
   std::shared_ptr<driver::Variant> make_variant(const std::shared_ptr<driver::Recording>& recording, std::vector<std::string>& obstacles);
   void publish(std::shared_ptr<driver::Variant> variant, const driver::Variant* replaces);
   std::shared_ptr<driver::Variant> with_backward(const std::shared_ptr<driver::Variant>& variant);
@@ -48,9 +48,9 @@ class Region {
   std::mutex mutex_;
   std::shared_ptr<const Variants> variants_ = std::make_shared<Variants>();
   std::vector<std::shared_ptr<driver::Recording>> candidates_;
-  driver::Known known_;
+  driver::KnownLeaves known_leaves_;
   driver::Phases phases_;
-  Explanation counts_;  // calls, recompiles, obstacles
+  Explanation counts_;  // Only calls, recompiles and obstacles are used.
 };
 
 }  // namespace tenon::detail

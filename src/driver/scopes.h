@@ -1,11 +1,11 @@
-// Settings of libtorch's that are changed for the length of a call, on this thread only.
+// Settings of libtorch that are changed for the duration of a call, on this thread only.
 #pragma once
 
 #include <torch/csrc/jit/python/update_graph_executor_opt.h>
 
 namespace tenon::driver {
 
-// TorchScript would profile, specialise and fuse behind the dispatcher's back.
+// Turns off TorchScript's optimizing executor, whose fused kernels the dispatcher does not see.
 class PlainTorchScript {
  public:
   PlainTorchScript() : optimize_(torch::jit::getGraphExecutorOptimize()) { torch::jit::setGraphExecutorOptimize(false); }

@@ -1,4 +1,4 @@
-// Counters of the process, behind tenon::stats().
+// Counters of the process, returned by tenon::stats().
 #pragma once
 
 #include <atomic>
@@ -6,11 +6,11 @@
 
 namespace tenon::driver {
 
-struct Counters {
-  std::atomic<size_t> calls{0}, answered{0}, replayed{0}, recorded{0}, plain{0}, graphs{0}, flushes{0}, verified{0}, quarantined{0},
+struct ProcessCounters {
+  std::atomic<size_t> calls{0}, served{0}, replayed{0}, recorded{0}, plain{0}, graphs{0}, flushes{0}, verified{0}, quarantined{0},
       internal_errors{0};
 };
 
-Counters& counters();
+ProcessCounters& counters();
 
 }  // namespace tenon::driver

@@ -22,10 +22,9 @@ namespace {
 using capture::External;
 using capture::ResultBinding;
 using runtime::RunMode;
-using Tensors = std::vector<at::Tensor>;
 
-// Ops that draw random numbers may run again from the same state of the generator; others with an order of their own may not.
-bool runs_in_order(const capture::TapeOp& op) { return op.ordered && !op.op.hasTag(at::Tag::nondeterministic_seeded); }
+// Ops whose order matters must not run again, except ops that draw random numbers: these can start from the same generator state.
+bool is_ordered(const capture::TapeOp& op) { return op.ordered && !op.op.hasTag(at::Tag::nondeterministic_seeded); }
 
 bool has_own_generator(const capture::TapeOp& op) {
   for (const capture::TapeArgument& arg : op.args)
@@ -36,7 +35,7 @@ bool has_own_generator(const capture::TapeOp& op) {
 bool has_ordered_ops(const Recording& recording) {
   const auto& ops = recording.recorder.tape().ops;
   return std::any_of(ops.begin(), ops.begin() + static_cast<ptrdiff_t>(recording.forward.ops),
-                     [](const capture::TapeOp& op) { return runs_in_order(op) || (op.ordered && has_own_generator(op)); });
+                     [](const capture::TapeOp& op) { return is_ordered(op) || (op.ordered && has_own_generator(op)); });
 }
 
 bool draws_random_numbers(const Recording& recording) {
@@ -45,7 +44,7 @@ bool draws_random_numbers(const Recording& recording) {
                      [](const capture::TapeOp& op) { return op.ordered; });
 }
 
-// Handles for what only the backward met. False if some of it is gone.
+// Takes handles of externals that only the backward uses. Returns false if one of them does not exist any more.
 bool hold_backward_externals(Recording& recording) {
   const auto& externals = recording.tape().externals;
   recording.held.resize(externals.size());
@@ -53,7 +52,7 @@ bool hold_backward_externals(Recording& recording) {
     if (externals[i].kind == External::Kind::tangent || externals[i].is_constant()) continue;
     auto impl = externals[i].weak.lock();
     if (externals[i].kind != External::Kind::discovered || !impl) {
-      recording.backward_obstacles.push_back("a tensor that is gone (" + externals[i].name + ")");
+      recording.backward_obstacles.push_back("a tensor that does not exist any more (" + externals[i].name + ")");
       return false;
     }
     recording.held[i] = at::Tensor(std::move(impl));
@@ -61,9 +60,9 @@ bool hold_backward_externals(Recording& recording) {
   return true;
 }
 
-// Run again under autograd, a write must be a write again: on a copy, or left out because nobody
-// reads it, it would not spoil what autograd saved, as it does in the program.
-bool writes_as_the_program(const Recording& recording, const ir::Graph& graph) {
+// Whether every in-place write of the program is one in the graph. A write to a copy, or one that was eliminated as dead, would not
+// invalidate tensors that autograd saved, as it does in the program.
+bool keeps_all_writes(const Recording& recording, const ir::Graph& graph) {
   size_t in_program = 0, in_graph = 0;
   for (size_t i = 0; i < recording.forward.ops; ++i) in_program += !recording.recorder.tape().ops[i].writes.empty();
   ir::Reuse reuse = planner::plan_reuse(graph);
@@ -81,19 +80,19 @@ bool requires_grad(const capture::TapeOp& op, const capture::Origin& origin) {
   return std::get<capture::TensorListRef>(arg).items[origin.item].requires_grad;
 }
 
-// Memory with two histories (`h` and `h.detach()`), or that is shared without autograd's knowing
-// (`_unsafe_view`): what is written through one tensor object and read through another has the
-// history of the other, and the graph tells contents apart, not objects.
-bool writes_behind_autograd(const Recording& recording) {
+// Whether memory is written through one tensor object and read through another one that does not track the write: memory with two
+// histories (`h` and `h.detach()`), or memory that is shared without autograd's knowledge (`_unsafe_view`). The value that is read
+// has the history of the second object, but the graph distinguishes contents only.
+bool has_untracked_writes(const Recording& recording) {
   const capture::Tape& tape = recording.recorder.tape();
-  std::vector<bool> blind(tape.storages.size(), false);
-  std::vector<int32_t> object(static_cast<size_t>(tape.handles));  // per handle: an in-place op gives its operand a new one
+  std::vector<bool> is_untracked(tape.storages.size(), false);
+  std::vector<int32_t> object(static_cast<size_t>(tape.handles));  // Object per handle; an in-place op gives its operand a new handle.
   for (size_t h = 0; h < object.size(); ++h) object[h] = static_cast<int32_t>(h);
   auto object_of = [&](const capture::TensorRef& ref) { return ref.handle < 0 ? -1 : object[ref.handle]; };
-  std::vector<size_t> born(object.size(), 0);  // the op that made the object; it knows of what was written before
+  std::vector<size_t> born(object.size(), 0);  // The op that made the object, whose history includes all earlier writes.
   std::vector<std::pair<size_t, capture::TensorRef>> writes;
-  auto reads_other = [&](const capture::TensorRef& ref) {
-    if (!ref.defined() || !blind[ref.storage]) return false;
+  auto reads_other_object = [&](const capture::TensorRef& ref) {
+    if (!ref.defined() || !is_untracked[ref.storage]) return false;
     size_t birth = ref.handle < 0 ? 0 : born[object_of(ref)];
     for (const auto& [when, write] : writes)
       if (write.storage == ref.storage && when >= birth && object_of(write) != object_of(ref) &&
@@ -104,10 +103,10 @@ bool writes_behind_autograd(const Recording& recording) {
   for (size_t i = 0; i < recording.forward.ops; ++i) {
     const capture::TapeOp& op = tape.ops[i];
     for (const capture::TapeArgument& arg : op.args) {
-      if (const auto* ref = std::get_if<capture::TensorRef>(&arg); ref && reads_other(*ref)) return true;
+      if (const auto* ref = std::get_if<capture::TensorRef>(&arg); ref && reads_other_object(*ref)) return true;
       if (const auto* list = std::get_if<capture::TensorListRef>(&arg))
         for (const capture::TensorRef& item : list->items)
-          if (reads_other(item)) return true;
+          if (reads_other_object(item)) return true;
     }
     for (size_t r = 0; r < op.results.size(); ++r)
       for (size_t k = 0; k < op.results[r].items.size(); ++k) {
@@ -121,17 +120,17 @@ bool writes_behind_autograd(const Recording& recording) {
           continue;
         }
         bool is_view = op.op.schema().returns()[r].alias_info() != nullptr;
-        if (!is_view || requires_grad(op, origin) != ref.requires_grad) blind[ref.storage] = true;
+        if (!is_view || requires_grad(op, origin) != ref.requires_grad) is_untracked[ref.storage] = true;
       }
     for (const capture::TapeWrite& write : op.writes) writes.emplace_back(i, write.ref);
   }
   for (const ResultInfo& info : recording.results)
-    if (reads_other(info.ref)) return true;
+    if (reads_other_object(info.ref)) return true;
   return false;
 }
 
-// Results on one memory come from its root, by other views than the program's; their gradients
-// would be summed in another order.
+// Whether results share memory. The graph takes them as views of the root, not by the program's views, so their gradients would be
+// summed in another order.
 bool returns_shared_memory(const Recording& recording) {
   for (size_t i = 0; i < recording.results.size(); ++i)
     for (size_t k = 0; k < i; ++k)
@@ -142,7 +141,7 @@ bool returns_shared_memory(const Recording& recording) {
 bool can_run_again(const Recording& r, const capture::Functional& forward) {
   const ir::Graph& graph = forward.graph;
   return r.needs_grad() && !r.spent && r.autograd_obstacles.empty() && forward.plain_autograd && graph.write_backs.empty() &&
-         !has_ordered_ops(r) && writes_as_the_program(r, graph) && !writes_behind_autograd(r) && !returns_shared_memory(r);
+         !has_ordered_ops(r) && keeps_all_writes(r, graph) && !has_untracked_writes(r) && !returns_shared_memory(r);
 }
 
 capture::Functional functionalize_forward(Recording& r, const std::string& name) {
@@ -170,7 +169,7 @@ std::unique_ptr<Joint> make_joint(Recording& recording, const Options& options, 
   });
   recording.backward_obstacles = joint->functional.obstacles;
   if (!recording.backward_obstacles.empty()) return nullptr;
-  auto parts = phases.time(Phase::partition, [&] {
+  auto graphs = phases.time(Phase::partition, [&] {
     auto p = autodiff::partition(joint->functional.graph, joint->functional.forward_outputs);
     passes::eliminate_dead(p.forward);
     passes::eliminate_dead(p.backward);
@@ -178,14 +177,14 @@ std::unique_ptr<Joint> make_joint(Recording& recording, const Options& options, 
   });
   phases.time(Phase::verify, [&] {
     check_graph(joint->functional.graph);
-    check_graph(parts.forward);
-    check_graph(parts.backward);
+    check_graph(graphs.forward);
+    check_graph(graphs.backward);
   });
-  joint->backward_inputs = std::move(parts.backward_inputs);
-  for (int32_t i : parts.forward_inputs) joint->forward_inputs.push_back(joint->functional.inputs[i]);
+  joint->backward_inputs = std::move(graphs.backward_inputs);
+  for (int32_t i : graphs.forward_inputs) joint->forward_inputs.push_back(joint->functional.inputs[i]);
   phases.time(Phase::build, [&] {
-    joint->forward = build(options, std::move(parts.forward), joint->functional.resources, /*keeps_weights=*/false);
-    joint->backward = build(options, std::move(parts.backward), joint->functional.resources, /*keeps_weights=*/false);
+    joint->forward = build(options, std::move(graphs.forward), joint->functional.resources, /*keeps_weights=*/false);
+    joint->backward = build(options, std::move(graphs.backward), joint->functional.resources, /*keeps_weights=*/false);
   });
   joint->tangent_defined = backward.tangent_defined;
   for (const capture::TensorRef& ref : backward.gradients) joint->gradient_requires_grad.push_back(ref.requires_grad);
@@ -215,7 +214,7 @@ void set_gradients(const Variant& variant, const Tensors& outputs, const Tensors
   }
 }
 
-// As often as the recorded run did. Tensors that share a counter get there together.
+// Bumps version counters as often as the recorded run did. Tensors that share a counter are bumped once.
 void bump_versions(const Recording& recording, const Tensors& externals) {
   c10::SmallVector<std::pair<c10::TensorImpl*, int64_t>, 4> targets;
   for (size_t i = 0; i < recording.version_bumps.size(); ++i)
@@ -236,18 +235,18 @@ std::vector<std::shared_ptr<const Executable>> Variant::executables() const {
   return {forward, joint->forward, joint->backward};
 }
 
-bool Variant::ready() const {
+bool Variant::may_serve() const {
   if (recording->backward_failed) return false;
   if (!recording->needs_grad() || recording->spent) return true;
   if (wants_backward && !joint) return false;
-  return (joint || can_rerun) && left_to_program().empty();
+  return (joint || can_rerun) && eager_reason().empty();
 }
 
-std::string Variant::left_to_program() const {
+std::string Variant::eager_reason() const {
   if (can_rerun) return "";
-  if (recording->kinds->create_graph) return "its gradient is taken with create_graph, and it cannot be run again under autograd";
+  if (recording->kinds->create_graph) return "its gradient is taken with create_graph, and the graph cannot be run again under autograd";
   if (joint && recording->kinds->other_outputs)
-    return "gradients are taken of different sets of its results, and it cannot be run again under autograd";
+    return "gradients of different sets of its results are taken, and the graph cannot be run again under autograd";
   return "";
 }
 
@@ -338,11 +337,11 @@ at::Tensor bind_result(const ResultBinding& binding, const Tensors& outputs, con
 namespace {
 
 detail::Answer run_flat(const Variant& variant, const runtime::FlatPlan& flat, const detail::Leaves& in) {
-  c10::SmallVector<runtime::FlatPlan::Input, 16> inputs;
+  c10::SmallVector<runtime::FlatPlan::InputBuffer, 16> inputs;
   for (const capture::InputBinding& input : variant.functional.inputs)
-    inputs.push_back(runtime::FlatPlan::Input::of(variant.guards.tensor(in, static_cast<size_t>(input.external))));
+    inputs.push_back(runtime::FlatPlan::InputBuffer::of(variant.guards.tensor(in, static_cast<size_t>(input.external))));
   auto results = flat.run(inputs, variant.forward->graph().scalars, /*keeps_results=*/true);
-  variant.answered.fetch_add(1, std::memory_order_relaxed);
+  variant.served_calls.fetch_add(1, std::memory_order_relaxed);
   return {variant.recording->prototype, std::move(results)};
 }
 
@@ -351,7 +350,7 @@ detail::Answer run_direct(const Variant& variant, const runtime::Interpreter& ke
   for (const capture::InputBinding& input : variant.functional.inputs)
     inputs.push_back(&variant.guards.tensor(in, static_cast<size_t>(input.external)));
   auto results = kernels.run_kernels(inputs);
-  variant.answered.fetch_add(1, std::memory_order_relaxed);
+  variant.served_calls.fetch_add(1, std::memory_order_relaxed);
   return {variant.recording->prototype, std::move(results)};
 }
 
@@ -406,7 +405,7 @@ detail::Answer run_variant(const std::shared_ptr<const Variant>& variant, const 
   for (size_t i = 0; i < recording.results.size(); ++i)
     if (recording.results[i].same_as_result >= 0 && recording.results[i].same_as_external < 0)
       answer.tensors[i] = answer.tensors[recording.results[i].same_as_result];
-  variant->answered.fetch_add(1, std::memory_order_relaxed);
+  variant->served_calls.fetch_add(1, std::memory_order_relaxed);
   return answer;
 }
 

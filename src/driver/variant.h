@@ -1,4 +1,4 @@
-// A variant: one recording turned into graphs and executables, and how to answer a call with them.
+// A variant: the graphs and executables built from one recording, and how they serve a call.
 #pragma once
 
 #include <atomic>
@@ -30,28 +30,28 @@ struct Variant {
       : recording(std::move(r)), externals(recording->tape().externals), guards(recording->guards) {}
 
   std::shared_ptr<Recording> recording;
-  std::vector<capture::External> externals;  // a copy: a backward that is recorded later adds to the tape's
+  std::vector<capture::External> externals;  // A copy, because a backward that is recorded later adds externals to the tape.
   capture::Guards guards;
-  capture::Functional functional;  // of the forward alone
+  capture::Functional functional;  // The forward alone.
   std::shared_ptr<const Executable> forward;
   std::unique_ptr<Joint> joint;
-  bool autograd_runs = false;  // autograd over the forward graph gives the program's gradients
-  bool can_rerun = false;      // and the forward may run a second time for it
-  bool is_random = false;      // with the random numbers of the first time
-  bool use_autograd = false;   // the `eager` backend
+  bool autograd_runs = false;  // Autograd over the forward graph gives the program's gradients.
+  bool can_rerun = false;      // The forward may run a second time under autograd to compute gradients.
+  bool is_random = false;      // A second run must draw the random numbers of the first one.
+  bool use_autograd = false;   // The backend is `eager`.
   std::shared_ptr<const runtime::Interpreter> rerun;
-  std::vector<std::shared_ptr<const runtime::Interpreter>> views;  // per result: takes it from its external
-  std::vector<bool> backward_reads;                                // per external: what a node must hold; empty: all
-  bool is_direct = false;  // its inputs are externals as they are, its results the graph's outputs, and it does nothing else
-  mutable std::atomic<size_t> answered{0};
-  mutable std::atomic<bool> wants_backward{false};  // a backward came that is not recorded
+  std::vector<std::shared_ptr<const runtime::Interpreter>> views;  // One per result: computes the view of its external.
+  std::vector<bool> backward_reads;  // One per external: whether the autograd node must save it. If empty, it must save all.
+  bool is_direct = false;            // Inputs are externals, results are the graph's outputs, and there are no other effects.
+  mutable std::atomic<size_t> served_calls{0};
+  mutable std::atomic<bool> wants_backward{false};  // An unrecorded backward was requested.
 
   std::vector<std::shared_ptr<const Executable>> executables() const;
 
-  // May it answer when gradients are needed?
-  bool ready() const;
-  // Gradients are known to be taken in a way that it cannot serve: why the program runs itself. Empty if there are none.
-  std::string left_to_program() const;
+  // Whether it may serve a call, given the gradients that may be requested.
+  bool may_serve() const;
+  // The reason why calls run eagerly: gradients are taken that no graph can serve. Empty if there is none.
+  std::string eager_reason() const;
 };
 
 // Whether a recording's forward, run a second time under autograd, gives the program's gradients.
@@ -65,8 +65,7 @@ detail::Answer run_variant(const std::shared_ptr<const Variant>& variant, const 
 
 // The tensors for a graph's inputs.
 std::vector<at::Tensor> bind_inputs(const std::vector<capture::InputBinding>& bindings, const std::vector<at::Tensor>& externals);
-// The tensor that a result stands for.
-// (externals: a fresh handle without history).
+// The tensor of a result. For a result that is an external, this is a new handle without history.
 at::Tensor bind_result(const capture::ResultBinding& binding, const std::vector<at::Tensor>& outputs,
                        const std::vector<at::Tensor>& externals, const std::vector<capture::External>& recorded);
 

@@ -14,15 +14,13 @@
 namespace tenon::driver {
 namespace {
 
-using Tensors = std::vector<at::Tensor>;
-
 Tensors copies(const Tensors& tensors) {
   Tensors out;
   for (const at::Tensor& t : tensors) out.push_back(t.defined() ? bridge::copy_keeping_layout(t) : t);
   return out;
 }
 
-// First difference in words, bit by bit; empty if there is none.
+// A description of the first bitwise difference; empty if there is none.
 std::string difference(const at::Tensor& expected, const at::Tensor& got) {
   if (expected.defined() != got.defined()) return "one of them is undefined";
   if (!expected.defined()) return "";
@@ -41,8 +39,8 @@ std::string difference(const at::Tensor& expected, const at::Tensor& got) {
   return "";
 }
 
-// What op an output comes from.
-std::string maker(const ir::Graph& graph, ir::ValueId value) {
+// The op that produces a value.
+std::string producer(const ir::Graph& graph, ir::ValueId value) {
   for (const ir::Node& node : graph.nodes) {
     bool made = false;
     ir::for_each_definition(node, [&](ir::ValueId id) { made |= id == value; });
@@ -69,9 +67,9 @@ bool is_sampled(size_t run, double fraction) {
   return run % std::max<size_t>(every, 1) == 0;
 }
 
-Tensors Verifier::compare(Tensors inputs, c10::ArrayRef<double> scalars, const std::function<Tensors(Tensors)>& run) const {
+Tensors ExecutableVerifier::compare(Tensors inputs, c10::ArrayRef<double> scalars, const std::function<Tensors(Tensors)>& run) const {
   ++counters().verified;
-  c10::impl::ExcludeDispatchKeyGuard quiet(capture::keys_above_backends());  // nobody is to see what is done here
+  c10::impl::ExcludeDispatchKeyGuard quiet(capture::keys_above_backends());  // Listeners must not see these ops.
   SavedGenerator generator;
   Tensors before = copies(inputs), after = copies(inputs);
   Tensors expected = oracle_->run(after, runtime::RunMode::kernels, scalars);
@@ -81,7 +79,7 @@ Tensors Verifier::compare(Tensors inputs, c10::ArrayRef<double> scalars, const s
   std::string found;
   for (size_t i = 0; i < expected.size() && found.empty(); ++i)
     if (std::string d = difference(expected[i], got[i]); !d.empty())
-      found = "output " + std::to_string(i) + " (" + maker(graph, graph.outputs[i]) + "): " + d;
+      found = "output " + std::to_string(i) + " (" + producer(graph, graph.outputs[i]) + "): " + d;
   for (size_t i = 0; i < inputs.size() && found.empty(); ++i)
     if (std::string d = difference(after[i], inputs[i]); !d.empty()) found = "input '" + graph.inputs[i].name + "' afterwards: " + d;
   if (found.empty()) return got;

@@ -11,13 +11,13 @@ using ir::ValueId;
 
 constexpr int64_t kAlignment = 64;
 
-// A block, as far as it is used now: free stretches by their first byte. It grows, or has all its bytes from the start.
-class Block {
+// The free ranges of a block of memory, by their first byte. The block grows as needed, or has a fixed size.
+class FreeList {
  public:
-  Block() = default;
-  explicit Block(int64_t bytes) : free_{{0, bytes}}, end_(bytes), may_grow_(false) {}
+  FreeList() = default;
+  explicit FreeList(int64_t bytes) : free_{{0, bytes}}, end_(bytes), may_grow_(false) {}
 
-  // -1: there is no room.
+  // Returns the offset of a free range (best fit), or -1 if a block of fixed size has none.
   int64_t take(int64_t bytes) {
     bytes = rounded(bytes);
     auto best = free_.end();
@@ -48,7 +48,7 @@ class Block {
  private:
   static int64_t rounded(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-  // At the end, together with what is free there.
+  // Extends the block, beginning with the free range at its end.
   int64_t grow(int64_t bytes) {
     int64_t begin = end_;
     if (!free_.empty()) {
@@ -67,53 +67,53 @@ class Block {
   bool may_grow_ = true;
 };
 
-// The first value in each memory, its root, and the last node that looks at it.
-class Lives {
+// Liveness of buffers. The root of a buffer is its first value; `end` is the last node that uses the buffer.
+class Liveness {
  public:
-  Lives(const ir::Graph& graph, const ir::Reuse& reuse)
-      : root_(graph.values.size(), kNoValue), end_(graph.values.size(), 0), handed_out_(graph.values.size(), false) {
-    std::vector<ValueId> first(graph.values.size(), kNoValue);  // per memory
-    auto meet = [&](ValueId id) {
+  Liveness(const ir::Graph& graph, const ir::Reuse& reuse)
+      : root_(graph.values.size(), kNoValue), end_(graph.values.size(), 0), escapes_(graph.values.size(), false) {
+    std::vector<ValueId> first(graph.values.size(), kNoValue);  // Root per buffer.
+    auto visit = [&](ValueId id) {
       ValueId& root = first[static_cast<size_t>(reuse.buffer[id])];
       if (root == kNoValue) root = id;
       root_[id] = root;
     };
     for (const ir::Input& input : graph.inputs) {
-      meet(input.value);
-      handed_out_[input.value] = true;
+      visit(input.value);
+      escapes_[input.value] = true;
     }
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
       const ir::Node& node = graph.nodes[i];
-      // Who knows what an op of others keeps.
+      // A third-party op may retain its operands, so they are treated as escaping.
       bool is_known = node.op.starts_with("aten::") || node.op.starts_with("tenon::");
       ir::for_each_operand(node, [&](ValueId id) {
         end_[root_[id]] = i;
-        if (!is_known) handed_out_[root_[id]] = true;
+        if (!is_known) escapes_[root_[id]] = true;
       });
       ir::for_each_definition(node, [&](ValueId id) {
-        meet(id);
+        visit(id);
         end_[root_[id]] = i;
       });
     }
     for (const ir::WriteBack& write : graph.write_backs) end_[root_[write.value]] = graph.nodes.size();
     for (ValueId id : graph.outputs)
-      if (id != kNoValue) handed_out_[root_[id]] = true;
+      if (id != kNoValue) escapes_[root_[id]] = true;
   }
 
-  bool is_inside(ValueId id) const { return root_[id] == id && !handed_out_[id]; }
+  bool is_internal(ValueId id) const { return root_[id] == id && !escapes_[id]; }
   ValueId root(ValueId id) const { return root_[id]; }
-  size_t end(ValueId id) const { return end_[id]; }  // of a root
+  size_t end(ValueId id) const { return end_[id]; }  // `id` must be a root.
 
  private:
   std::vector<ValueId> root_;
   std::vector<size_t> end_;
-  std::vector<bool> handed_out_;
+  std::vector<bool> escapes_;
 };
 
-class Placer {
+class ArenaPlanner {
  public:
-  Placer(const ir::Graph& graph, const ir::Reuse& reuse, const Placing& placing)
-      : graph_(graph), placing_(placing), lives_(graph, reuse), dying_(graph.nodes.size() + 1) {
+  ArenaPlanner(const ir::Graph& graph, const ir::Reuse& reuse, const NodeMemory& node_memory)
+      : graph_(graph), node_memory_(node_memory), liveness_(graph, reuse), dying_(graph.nodes.size() + 1) {
     arena_.locations.assign(graph.values.size(), {ir::Arena::kOwn, 0});
     find_hosts();
   }
@@ -121,97 +121,99 @@ class Placer {
   ir::Arena run() {
     for (now_ = 0; now_ < graph_.nodes.size(); ++now_) {
       const ir::Node& node = graph_.nodes[now_];
-      if (placing_.takes_memory(node))
+      if (node_memory_.takes_buffers(node))
         ir::for_each_definition(node, [&](ValueId id) {
-          if (lives_.is_inside(id)) place(node, id);
+          if (liveness_.is_internal(id)) assign(node, id);
         });
-      for (ValueId id : dying_[now_]) block(arena_.locations[id].host).give(arena_.locations[id].begin, bytes(id));
+      for (ValueId id : dying_[now_]) free_list(arena_.locations[id].host).give(arena_.locations[id].begin, bytes(id));
     }
-    arena_.bytes = block_.bytes();
+    arena_.bytes = block_list_.bytes();
     drop_small_block();
     return std::move(arena_);
   }
 
  private:
-  struct Host {
-    Block block;
-    size_t written;  // by this node
+  struct HostBuffer {
+    FreeList free_list;
+    size_t written;  // Index of the node that writes the result.
   };
 
   int64_t bytes(ValueId id) const { return ir::extent_of(graph_.values[id].type) * ir::dtype_size(graph_.values[id].type.dtype); }
-  Block& block(int32_t host) { return host == ir::Arena::kBlock ? block_ : hosts_[static_cast<size_t>(host)].block; }
+  FreeList& free_list(int32_t host) { return host == ir::Arena::kBlock ? block_list_ : hosts_[static_cast<size_t>(host)].free_list; }
 
-  // For one or two values, memory of their own while they live is less than a block that stays.
+  // One or two values get storages of their own, which are freed when the values die; a block would be kept.
   void drop_small_block() {
-    constexpr ptrdiff_t kFew = 2;
-    auto is_in_block = [](const ir::Arena::Location& place) { return place.host == ir::Arena::kBlock; };
-    if (std::count_if(arena_.locations.begin(), arena_.locations.end(), is_in_block) > kFew) return;
-    for (ir::Arena::Location& place : arena_.locations)
-      if (is_in_block(place)) place = {ir::Arena::kOwn, 0};
+    constexpr ptrdiff_t kMaxValuesWithoutBlock = 2;
+    auto is_in_block = [](const ir::Arena::Location& location) { return location.host == ir::Arena::kBlock; };
+    if (std::count_if(arena_.locations.begin(), arena_.locations.end(), is_in_block) > kMaxValuesWithoutBlock) return;
+    for (ir::Arena::Location& location : arena_.locations)
+      if (is_in_block(location)) location = {ir::Arena::kOwn, 0};
     arena_.bytes = 0;
   }
 
-  // Results that are worth it.
+  // Finds results whose buffers can hold intermediate values before the results are written.
   void find_hosts() {
-    constexpr int64_t kLeast = 4096;
+    constexpr int64_t kMinHostBytes = 4096;
     std::vector<bool> is_output(graph_.values.size(), false);
     for (ValueId id : graph_.outputs)
       if (id != kNoValue) is_output[id] = true;
     for (size_t i = 0; i < graph_.nodes.size(); ++i)
-      if (placing_.takes_memory(graph_.nodes[i]))
+      if (node_memory_.takes_buffers(graph_.nodes[i]))
         ir::for_each_definition(graph_.nodes[i], [&](ValueId id) {
-          if (!is_output[id] || lives_.root(id) != id || bytes(id) < kLeast) return;
+          if (!is_output[id] || liveness_.root(id) != id || bytes(id) < kMinHostBytes) return;
           arena_.hosts.push_back(id);
-          hosts_.push_back({Block(bytes(id) / kAlignment * kAlignment), i});
+          hosts_.push_back({FreeList(bytes(id) / kAlignment * kAlignment), i});
         });
   }
 
-  void place(const ir::Node& node, ValueId id) {
-    size_t end = lives_.end(id);
-    ir::Arena::Location& place = arena_.locations[id];
-    if (ValueId operand = find_shared(node, id); operand != kNoValue) {
-      place = arena_.locations[operand];
+  void assign(const ir::Node& node, ValueId id) {
+    size_t end = liveness_.end(id);
+    ir::Arena::Location& location = arena_.locations[id];
+    if (ValueId operand = find_reusable(node, id); operand != kNoValue) {
+      location = arena_.locations[operand];
       std::erase(dying_[now_], operand);
     } else {
-      place = {ir::Arena::kBlock, -1};
-      // Hosts are in the order in which they are written; those that are written after `end` may be tried.
+      location = {ir::Arena::kBlock, -1};
+      // Hosts are sorted by the node that writes them. Only hosts that are written after `end` can hold the value.
       constexpr ptrdiff_t kMaxHostsTried = 64;
-      auto later = std::upper_bound(hosts_.begin(), hosts_.end(), end, [](size_t e, const Host& host) { return e < host.written; });
+      auto later = std::upper_bound(hosts_.begin(), hosts_.end(), end, [](size_t e, const HostBuffer& host) { return e < host.written; });
       auto last = later + std::min(kMaxHostsTried, hosts_.end() - later);
-      for (auto host = later; host != last && place.begin < 0; ++host)
-        place = {static_cast<int32_t>(host - hosts_.begin()), host->block.take(bytes(id))};
-      if (place.begin < 0) place = {ir::Arena::kBlock, block_.take(bytes(id))};
+      for (auto host = later; host != last && location.begin < 0; ++host)
+        location = {static_cast<int32_t>(host - hosts_.begin()), host->free_list.take(bytes(id))};
+      if (location.begin < 0) location = {ir::Arena::kBlock, block_list_.take(bytes(id))};
     }
     dying_[end].push_back(id);
   }
 
-  // A value that dies here, with an operand that is all of it, and leaves its place to a result.
-  ValueId find_shared(const ir::Node& node, ValueId id) const {
-    for (auto [result, operand] : placing_.may_share(node)) {
+  // Finds an operand whose buffer dies at this node and can be reused for the result.
+  ValueId find_reusable(const ir::Node& node, ValueId id) const {
+    for (auto [result, operand] : node_memory_.may_share(node)) {
       if (result != id) continue;
-      ValueId root = lives_.root(operand);
+      ValueId root = liveness_.root(operand);
       ir::Arena::Location at = arena_.locations[root];
       bool is_whole = bytes(root) == bytes(id) && graph_.values[operand].type.offset == graph_.values[id].type.offset;
       bool stays = at.host == ir::Arena::kOwn || std::count(dying_[now_].begin(), dying_[now_].end(), root) == 0;
-      if (at.host >= 0) stays |= lives_.end(id) >= hosts_[static_cast<size_t>(at.host)].written;
-      ir::for_each_operand(node, [&](ValueId other) { stays |= other != operand && lives_.root(other) == root; });
+      if (at.host >= 0) stays |= liveness_.end(id) >= hosts_[static_cast<size_t>(at.host)].written;
+      ir::for_each_operand(node, [&](ValueId other) { stays |= other != operand && liveness_.root(other) == root; });
       if (is_whole && !stays) return root;
     }
     return kNoValue;
   }
 
   const ir::Graph& graph_;
-  const Placing& placing_;
-  Lives lives_;
-  std::vector<std::vector<ValueId>> dying_;  // per node
-  std::vector<Host> hosts_;
-  Block block_;
+  const NodeMemory& node_memory_;
+  Liveness liveness_;
+  std::vector<std::vector<ValueId>> dying_;  // Values that die at each node.
+  std::vector<HostBuffer> hosts_;
+  FreeList block_list_;
   ir::Arena arena_;
   size_t now_ = 0;
 };
 
 }  // namespace
 
-ir::Arena plan_arena(const ir::Graph& graph, const ir::Reuse& reuse, const Placing& placing) { return Placer(graph, reuse, placing).run(); }
+ir::Arena plan_arena(const ir::Graph& graph, const ir::Reuse& reuse, const NodeMemory& node_memory) {
+  return ArenaPlanner(graph, reuse, node_memory).run();
+}
 
 }  // namespace tenon::planner

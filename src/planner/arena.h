@@ -1,5 +1,5 @@
-// Places for what a run makes and does not hand out: in one block, or in the memory of a result that
-// is written later. Values that never live at the same time may have the same place.
+// Memory planning by liveness: assigns each value that does not escape the run an offset in one block, or in the buffer of a result
+// that is written later. Values with disjoint lifetimes may share memory.
 #pragma once
 
 #include <functional>
@@ -11,13 +11,14 @@
 
 namespace tenon::planner {
 
-struct Placing {
-  // Whether a node can be told where to put its results.
-  std::function<bool(const ir::Node&)> takes_memory;
-  // Pairs of a result and an operand of a node that may be one memory.
+// How nodes use memory.
+struct NodeMemory {
+  // Whether a node writes its results to given buffers.
+  std::function<bool(const ir::Node&)> takes_buffers;
+  // Pairs of a result and an operand of a node that may share a buffer.
   std::function<std::vector<std::pair<ir::ValueId, ir::ValueId>>(const ir::Node&)> may_share;
 };
 
-ir::Arena plan_arena(const ir::Graph& graph, const ir::Reuse& reuse, const Placing& placing);
+ir::Arena plan_arena(const ir::Graph& graph, const ir::Reuse& reuse, const NodeMemory& node_memory);
 
 }  // namespace tenon::planner

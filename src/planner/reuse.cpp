@@ -25,7 +25,7 @@ class Planner {
 
   ir::Reuse run() {
     find_uses();
-    open_inputs();
+    assign_inputs();
     out_.in_place.resize(graph_.nodes.size());
     out_.no_op.assign(graph_.nodes.size(), false);
     out_.drops.resize(graph_.nodes.size());
@@ -38,10 +38,10 @@ class Planner {
     return std::move(out_);
   }
 
-  // Inputs whose memory an output would share: these must not be written in place.
-  std::vector<bool> inputs_under_outputs() const {
+  // Inputs whose buffer an output would share; these must not be written in place.
+  std::vector<bool> inputs_aliased_by_outputs() const {
     std::vector<bool> found = frozen_;
-    std::vector<std::vector<ValueId>> outputs_on(writable_.size());  // per buffer
+    std::vector<std::vector<ValueId>> outputs_on(writable_.size());  // Outputs per buffer.
     for (ValueId id : graph_.outputs)
       if (id != kNoValue) outputs_on[buffer_[id]].push_back(id);
     for (size_t i = 0; i < graph_.inputs.size(); ++i) {
@@ -70,23 +70,23 @@ class Planner {
     return static_cast<int>(writable_.size() - 1);
   }
 
-  void place(ValueId id, int buffer) {
+  void assign(ValueId id, int buffer) {
     buffer_[id] = buffer;
     on_buffer_[buffer].push_back(id);
   }
 
-  void open_inputs() {
+  void assign_inputs() {
     std::vector<bool> is_written(graph_.values.size(), false);
     for (const ir::WriteBack& write : graph_.write_backs) is_written[write.input] = true;
     for (size_t i = 0; i < graph_.inputs.size(); ++i) {
       ValueId id = graph_.inputs[i].value;
-      place(id, new_buffer(is_written[id] && !frozen_[i]));
+      assign(id, new_buffer(is_written[id] && !frozen_[i]));
     }
   }
 
   const ir::TensorType& type(ValueId id) const { return graph_.values[id].type; }
 
-  // `root` is read after node `now` by nobody but the scatter that puts `source` into it.
+  // Whether the only reader of `root` after node `now` is the scatter of `source` into it.
   bool only_scattered(ValueId root, ValueId source, size_t now) const {
     if (last_use_[root] == kEnd) return false;
     for (size_t use : uses_[root]) {
@@ -101,7 +101,8 @@ class Planner {
   bool may_write(const ir::Node::Write& write, size_t now) const {
     int buffer = buffer_[write.before];
     if (!writable_[buffer]) return false;
-    // A kernel reads an element of what it overwrites before it writes it, but knows of no other operand there.
+    // A kernel reads each element of the operand that it overwrites before it writes it. It may not have another operand in the same
+    // buffer.
     bool is_alone = true;
     if (ir::is_fused(graph_.nodes[now]))
       ir::for_each_operand(graph_.nodes[now], [&](ValueId id) { is_alone &= id == write.before || buffer_[id] != buffer; });
@@ -114,14 +115,14 @@ class Planner {
     return true;
   }
 
-  bool scatter_is_done(const ir::Node& node, size_t now) const {
+  bool is_no_op_scatter(const ir::Node& node, size_t now) const {
     if (node.op != "aten::as_strided_scatter") return false;
     ValueId root = std::get<ValueId>(node.args[0]), source = std::get<ValueId>(node.args[1]);
-    return buffer_[root] == buffer_[source] && writable_[buffer_[root]] && last_use_[root] <= now && is_at(node, type(source));
+    return buffer_[root] == buffer_[source] && writable_[buffer_[root]] && last_use_[root] <= now && scatters_in_place(node, type(source));
   }
 
-  // Does the scatter put its source where the source's own memory lies?
-  static bool is_at(const ir::Node& node, const ir::TensorType& source) {
+  // Whether the scatter writes its source to the memory where the source already is.
+  static bool scatters_in_place(const ir::Node& node, const ir::TensorType& source) {
     auto list = [&](size_t i) { return std::get<std::vector<int64_t>>(std::get<ir::Attribute>(node.args[i])); };
     const auto* offset = std::get_if<int64_t>(&std::get<ir::Attribute>(node.args[4]));
     return offset && list(2) == source.sizes && list(3) == source.strides && *offset == source.offset;
@@ -132,17 +133,17 @@ class Planner {
     for (const ir::Node::Write& write : node.writes) {
       bool ok = may_write(write, index);
       out_.in_place[index].push_back(ok);
-      place(write.after, ok ? buffer_[write.before] : new_buffer(true));
+      assign(write.after, ok ? buffer_[write.before] : new_buffer(true));
     }
-    if (scatter_is_done(node, index)) {
+    if (is_no_op_scatter(node, index)) {
       out_.no_op[index] = true;
-      place(node.results[0].ids[0], buffer_[std::get<ValueId>(node.args[0])]);
+      assign(node.results[0].ids[0], buffer_[std::get<ValueId>(node.args[0])]);
       return;
     }
     ir::for_each_definition(node, [&](ValueId id) {
       if (buffer_[id] >= 0) return;
       ValueId alias = graph_.values[id].alias_of;
-      place(id, alias == kNoValue ? new_buffer(true) : buffer_[alias]);
+      assign(id, alias == kNoValue ? new_buffer(true) : buffer_[alias]);
     });
   }
 
@@ -177,7 +178,7 @@ ir::Reuse plan_reuse(const ir::Graph& graph) {
   for (;;) {
     Planner planner(graph, frozen);
     ir::Reuse reuse = planner.run();
-    std::vector<bool> needed = planner.inputs_under_outputs();
+    std::vector<bool> needed = planner.inputs_aliased_by_outputs();
     if (needed == frozen) return reuse;
     frozen = needed;
   }

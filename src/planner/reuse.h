@@ -1,9 +1,9 @@
-// Which of a graph's copies need not be made. In the graph language an op that overwrites an
-// operand works on a copy; where nobody reads the operand's old contents afterwards, it may work
-// on the operand itself. Also: when each value's memory can be let go.
+// Finds copies that need not be made, and the node at which each value dies. In the graph language an
+// op that overwrites an operand works on a copy; it may work in place if nobody reads the operand's old
+// contents afterwards.
 //
-// Two values share a buffer if one is a view of the other or was made in place of it. A write is
-// done in place if the buffer may be written (made inside, or an input that is written back) and
+// Two values share a buffer if one is a view of the other or was computed in place of it. A write is
+// done in place if the buffer is writable (made inside the graph, or an input that is written back) and
 // no other value that shares an element with it is read later.
 #pragma once
 
@@ -13,6 +13,7 @@
 namespace tenon::planner {
 
 ir::Reuse plan_reuse(const ir::Graph& graph);
-ir::Reuse no_reuse(const ir::Graph& graph);  // every copy is made
+// The plan in which every copy is made.
+ir::Reuse no_reuse(const ir::Graph& graph);
 
 }  // namespace tenon::planner

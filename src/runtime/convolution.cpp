@@ -19,7 +19,7 @@ at::Tensor call(const c10::OperatorHandle& op, torch::jit::Stack stack) {
 
 }  // namespace
 
-Convolution::Folded Convolution::fold(c10::ArrayRef<at::Tensor> weights, double epsilon) const {
+ConvolutionStep::Folded ConvolutionStep::fold(c10::ArrayRef<at::Tensor> weights, double epsilon) const {
   std::vector<at::Tensor> all;
   for (const at::Tensor& weight : weights) all.push_back(bridge::borrowed(weight));
   Folded out{all[0], what_.has_bias ? all[1] : at::Tensor()};
@@ -34,12 +34,12 @@ Convolution::Folded Convolution::fold(c10::ArrayRef<at::Tensor> weights, double 
   return out;
 }
 
-double Convolution::epsilon(c10::ArrayRef<double> scalars) const {
+double ConvolutionStep::epsilon(c10::ArrayRef<double> scalars) const {
   if (!what_.has_norm) return 0;
   return what_.epsilon_scalar == ir::kNoScalar ? what_.epsilon : scalars[static_cast<size_t>(what_.epsilon_scalar)];
 }
 
-std::optional<at::Tensor> Convolution::run(c10::ArrayRef<at::Tensor> inputs, c10::ArrayRef<double> scalars) const {
+std::optional<at::Tensor> ConvolutionStep::run(c10::ArrayRef<at::Tensor> inputs, c10::ArrayRef<double> scalars) const {
   bool is_narrow = inputs[0].scalar_type() == at::kBFloat16;
   if (!at::globalContext().userEnabledMkldnn() || (is_narrow && !__builtin_cpu_supports("avx512bw"))) return std::nullopt;
   double eps = epsilon(scalars);
@@ -53,22 +53,22 @@ std::optional<at::Tensor> Convolution::run(c10::ArrayRef<at::Tensor> inputs, c10
     Packed out;
     out.bytes = weight.nbytes() + (bias.defined() ? bias.nbytes() : 0);
     out.tensor = call(op, {weight.contiguous(), what_.padding, what_.stride, what_.dilation, what_.groups, inputs[0].sizes()});
-    if (bias.defined()) out.row = bias.clone();
+    if (bias.defined()) out.bias = bias.clone();
     return out;
   });
   if (!pack) return std::nullopt;
   at::Tensor image = inputs[0].contiguous(at::MemoryFormat::ChannelsLast);
-  c10::IValue row = pack->packed.row.defined() ? c10::IValue(pack->packed.row) : c10::IValue();
+  c10::IValue bias_value = pack->packed.bias.defined() ? c10::IValue(pack->packed.bias) : c10::IValue();
   c10::List<std::optional<at::Scalar>> none;
   if (!what_.has_other) {
     static const c10::OperatorHandle op = bridge::find_op("mkldnn::_convolution_pointwise");
-    return call(op, {image, pack->packed.tensor, row, what_.padding, what_.stride, what_.dilation, what_.groups,
+    return call(op, {image, pack->packed.tensor, bias_value, what_.padding, what_.stride, what_.dilation, what_.groups,
                      what_.has_relu ? "relu" : "none", none, ""});
   }
   static const c10::OperatorHandle op = bridge::find_op("mkldnn::_convolution_pointwise.binary");
   at::Tensor other = inputs.back().contiguous(at::MemoryFormat::ChannelsLast);
   c10::IValue after = what_.has_relu ? c10::IValue("relu") : c10::IValue();
-  return call(op, {image, other, pack->packed.tensor, row, what_.padding, what_.stride, what_.dilation, what_.groups, "add",
+  return call(op, {image, other, pack->packed.tensor, bias_value, what_.padding, what_.stride, what_.dilation, what_.groups, "add",
                    c10::IValue(at::Scalar(1.0)), after, none, ""});
 }
 

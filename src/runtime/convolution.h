@@ -1,5 +1,5 @@
-// A convolution at its place in a graph, with what follows it: weights are packed once for oneDNN, batch
-// norm is part of them, and an addition and ReLU are computed with the result.
+// A convolution of a graph with its epilogue: weights are prepacked for oneDNN, batch norm is folded into them, and an addition and
+// ReLU are fused.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,21 +11,21 @@
 
 namespace tenon::runtime {
 
-class Convolution {
+class ConvolutionStep {
  public:
-  explicit Convolution(ir::Convolution what) : what_(std::move(what)) {}
+  explicit ConvolutionStep(ir::Convolution what) : what_(std::move(what)) {}
   const ir::Convolution& what() const { return what_; }
-  // How many of the inputs behind the image are weights.
+  // Number of weights; these inputs follow the image.
   size_t weights() const { return 1 + (what_.has_bias ? 1 : 0) + (what_.has_norm ? 4 : 0); }
   double epsilon(c10::ArrayRef<double> scalars) const;
 
-  // One weight and one bias, if there is any, that do what all of them do.
+  // Weight and bias with batch norm folded in. The bias is undefined if there is none.
   struct Folded {
     at::Tensor weight, bias;
   };
   Folded fold(c10::ArrayRef<at::Tensor> weights, double epsilon) const;
 
-  // Inputs as those of the group. Nothing if there is no pack.
+  // `inputs` are those of the group. Returns nullopt if oneDNN cannot be used or the weights cannot be packed.
   std::optional<at::Tensor> run(c10::ArrayRef<at::Tensor> inputs, c10::ArrayRef<double> scalars) const;
 
  private:

@@ -17,26 +17,27 @@ namespace {
 using ir::kNoValue;
 using ir::ValueId;
 
-constexpr int64_t kMostBytes = 1 << 20, kMostRows = 8, kMostProducts = 1 << 20, kMostConvolutionProducts = 1 << 22, kMostChannels = 4096,
-                  kAlignment = 64;
+// Limits of the graphs that become flat plans.
+constexpr int64_t kMaxScratchBytes = 1 << 20, kMaxRows = 8, kMaxMultiplyAdds = 1 << 20, kMaxConvolutionMultiplyAdds = 1 << 22,
+                  kMaxChannels = 4096, kAlignment = 64;
 
 bool has_channels_last(const ir::TensorType& type) {
   const auto& s = type.sizes;
   return type.strides == std::vector<int64_t>{s[1] * s[2] * s[3], 1, s[3] * s[1], s[1]};
 }
 
-// A block that goes back to where it came from.
-class Borrowed {
+// A scratch buffer for one run. It takes the spare block if there is one, and returns its block as the spare one.
+class ScratchBuffer {
  public:
-  Borrowed(std::atomic<char*>& spare, int64_t bytes) : spare_(spare), block_(spare.exchange(nullptr, std::memory_order_acquire)) {
-    if (!block_ && bytes > 0) block_ = static_cast<char*>(std::aligned_alloc(kAlignment, static_cast<size_t>(bytes)));
+  ScratchBuffer(std::atomic<char*>& spare, int64_t bytes) : spare_block_(spare), data_(spare.exchange(nullptr, std::memory_order_acquire)) {
+    if (!data_ && bytes > 0) data_ = static_cast<char*>(std::aligned_alloc(kAlignment, static_cast<size_t>(bytes)));
   }
-  ~Borrowed() { std::free(spare_.exchange(block_, std::memory_order_release)); }
-  char* begin() const { return block_; }
+  ~ScratchBuffer() { std::free(spare_block_.exchange(data_, std::memory_order_release)); }
+  char* begin() const { return data_; }
 
  private:
-  std::atomic<char*>& spare_;
-  char* block_;
+  std::atomic<char*>& spare_block_;
+  char* data_;
 };
 
 }  // namespace
@@ -45,10 +46,10 @@ std::unique_ptr<const FlatPlan> FlatPlan::make(const ir::Graph& graph, const std
                                                c10::DispatchKeySet keys_off) {
   if (!graph.write_backs.empty() || kernels.empty()) return nullptr;
   std::unique_ptr<FlatPlan> plan(new FlatPlan(graph, keys_off));
-  if (!plan->place_all()) return nullptr;
+  if (!plan->assign_locations()) return nullptr;
   for (const ir::Node& node : graph.nodes) {
     if (ir::is_view(graph, node)) {
-      if (!plan->place_view(node)) return nullptr;
+      if (!plan->locate_view(node)) return nullptr;
     } else if (!ir::is_fused(node) || !plan->add(node, kernels[ir::group_of(node)])) {
       return nullptr;
     }
@@ -56,57 +57,57 @@ std::unique_ptr<const FlatPlan> FlatPlan::make(const ir::Graph& graph, const std
   return plan;
 }
 
-FlatPlan::~FlatPlan() { std::free(spare_.load()); }
+FlatPlan::~FlatPlan() { std::free(spare_block_.load()); }
 
-// Inputs, results, and what is computed in between.
-bool FlatPlan::place_all() {
-  int32_t memory = 0;
-  for (const ir::Input& input : graph_.inputs) places_[input.value] = {memory++, 0};
+// Assigns a location to each input, result and intermediate value.
+bool FlatPlan::assign_locations() {
+  int32_t buffer = 0;
+  for (const ir::Input& input : graph_.inputs) locations_[input.value] = {buffer++, 0};
   std::vector<bool> is_result(graph_.values.size(), false);
   for (ValueId id : graph_.outputs) {
-    if (id == kNoValue || graph_.values[id].alias_of != kNoValue || places_[id].memory >= 0) return false;
-    places_[id] = {memory++, 0};
+    if (id == kNoValue || graph_.values[id].alias_of != kNoValue || locations_[id].buffer >= 0) return false;
+    locations_[id] = {buffer++, 0};
   }
   for (const ir::Node& node : graph_.nodes) {
     if (!ir::is_fused(node)) continue;
     ir::for_each_definition(node, [&](ValueId id) {
-      if (places_[id].memory >= 0) return;
+      if (locations_[id].buffer >= 0) return;
       const ir::TensorType& type = graph_.values[id].type;
-      places_[id] = {memory, bytes_};
+      locations_[id] = {buffer, bytes_};
       bytes_ += (ir::extent_of(type) * ir::dtype_size(type.dtype) + kAlignment - 1) / kAlignment * kAlignment;
     });
   }
-  return bytes_ <= kMostBytes;
+  return bytes_ <= kMaxScratchBytes;
 }
 
-bool FlatPlan::place_view(const ir::Node& node) {
+bool FlatPlan::locate_view(const ir::Node& node) {
   bool fits = true;
   ir::for_each_definition(node, [&](ValueId id) {
     const ir::Value& value = graph_.values[id];
     const ir::TensorType& of = graph_.values[value.alias_of].type;
-    fits &= of.dtype == value.type.dtype && places_[value.alias_of].memory >= 0 && places_[id].memory < 0;
-    places_[id] = places_[value.alias_of];
-    places_[id].offset += (value.type.offset - of.offset) * ir::dtype_size(of.dtype);
+    fits &= of.dtype == value.type.dtype && locations_[value.alias_of].buffer >= 0 && locations_[id].buffer < 0;
+    locations_[id] = locations_[value.alias_of];
+    locations_[id].offset += (value.type.offset - of.offset) * ir::dtype_size(of.dtype);
   });
   return fits;
 }
 
 bool FlatPlan::add(const ir::Node& node, const KernelStep& kernel) {
   if (!node.writes.empty() || kernel.call || !kernel.ranges.empty()) return false;
-  Step step{.kernel = &kernel};
+  FlatStep step{.kernel = &kernel};
   for (size_t k = 1; k < node.args.size(); ++k) step.values.push_back(std::get<ValueId>(node.args[k]));
   step.inputs = step.values.size();
   for (const ir::Result& result : node.results) step.values.push_back(result.ids[0]);
-  for (ValueId id : step.values) step.places.push_back(places_[id]);
-  if (std::any_of(step.places.begin(), step.places.end(), [](const Place& place) { return place.memory < 0; })) return false;
+  for (ValueId id : step.values) step.locations.push_back(locations_[id]);
+  if (std::any_of(step.locations.begin(), step.locations.end(), [](const Location& location) { return location.buffer < 0; })) return false;
   if (kernel.product && !add_product(step)) return false;
   if (kernel.convolution && !add_convolution(step)) return false;
   steps_.push_back(std::move(step));
   return true;
 }
 
-// The input of the graph that a value is all of, in any order, or -1.
-int64_t FlatPlan::input_of(ValueId id) const {
+// The index of the graph's input that a value consists of, in any order of dimensions; -1 if there is none.
+int64_t FlatPlan::whole_input_of(ValueId id) const {
   const ir::TensorType& type = graph_.values[id].type;
   while (graph_.values[id].alias_of != kNoValue) id = graph_.values[id].alias_of;
   auto it = std::find_if(graph_.inputs.begin(), graph_.inputs.end(), [&](const ir::Input& input) { return input.value == id; });
@@ -115,25 +116,25 @@ int64_t FlatPlan::input_of(ValueId id) const {
   return is_all ? it - graph_.inputs.begin() : -1;
 }
 
-bool FlatPlan::add_product(Step& step) const {
+bool FlatPlan::add_product(FlatStep& step) const {
   const ir::TensorType &left = graph_.values[step.values[0]].type, &right = graph_.values[step.values[1]].type;
-  step.kind = Step::Kind::product;
+  step.kind = FlatStep::Kind::product;
   step.product = {left.sizes[0], right.sizes[1], left.sizes[1], left.strides[0], right.strides[0] == 1 && right.sizes[1] > 1};
   const Gemv& p = step.product;
-  if (!has_gemv() || left.dtype != ir::DType::f32 || p.m > kMostRows || p.m * p.n * p.k > kMostProducts) return false;
-  int64_t input = input_of(step.values[1]);
-  if (p.turned && input >= 0) {
+  if (!has_gemv() || left.dtype != ir::DType::f32 || p.m > kMaxRows || p.m * p.n * p.k > kMaxMultiplyAdds) return false;
+  int64_t input = whole_input_of(step.values[1]);
+  if (p.transposed && input >= 0) {
     step.weights = {static_cast<size_t>(input)};
     step.packs = std::make_unique<PackUse>();
   }
   return true;
 }
 
-bool FlatPlan::add_convolution(Step& step) {
+bool FlatPlan::add_convolution(FlatStep& step) {
   const ir::Convolution& what = step.kernel->convolution->what();
   const ir::TensorType &image = graph_.values[step.values[0]].type, &weight = graph_.values[step.values[1]].type,
                        &result = graph_.values[step.values.back()].type;
-  step.kind = Step::Kind::convolution;
+  step.kind = FlatStep::Kind::convolution;
   SmallConv& c = step.convolution;
   c = {image.sizes[0],  image.sizes[1],  image.sizes[2],  image.sizes[3], result.sizes[1],
        result.sizes[2], result.sizes[3], weight.sizes[2], weight.sizes[3]};
@@ -143,25 +144,25 @@ bool FlatPlan::add_convolution(Step& step) {
     c.dilation[d] = what.dilation[d];
   }
   c.has_relu = what.has_relu;
-  if (!has_gemv() || what.groups != 1 || image.dtype != ir::DType::f32 || c.channels > kMostChannels ||
-      c.products() > kMostConvolutionProducts || !has_channels_last(result))
+  if (!has_gemv() || what.groups != 1 || image.dtype != ir::DType::f32 || c.channels > kMaxChannels ||
+      c.multiply_adds() > kMaxConvolutionMultiplyAdds || !has_channels_last(result))
     return false;
   if (what.has_other && !has_channels_last(graph_.values[step.values[step.inputs - 1]].type)) return false;
   for (size_t i = 0; i < step.kernel->convolution->weights(); ++i) {
-    int64_t input = input_of(step.values[1 + i]);
+    int64_t input = whole_input_of(step.values[1 + i]);
     if (input < 0 || graph_.values[step.values[1 + i]].alias_of != kNoValue) return false;
     step.weights.push_back(static_cast<size_t>(input));
   }
   step.packs = std::make_unique<PackUse>();
   if (has_channels_last(image)) return true;
-  step.image = bytes_;
+  step.image_offset = bytes_;
   bytes_ += (c.images * c.channels * c.height * c.width * int64_t{sizeof(float)} + kAlignment - 1) / kAlignment * kAlignment;
-  return bytes_ <= kMostBytes;
+  return bytes_ <= kMaxScratchBytes;
 }
 
-// As it is now, if it cannot be kept.
-std::shared_ptr<const Pack> FlatPlan::pack(const Step& step, Inputs inputs, c10::ArrayRef<double> scalars) const {
-  const Convolution* convolution = step.kernel->convolution.get();
+// The packed weights of a step. For a convolution whose pack cannot be kept, they are packed for this run.
+std::shared_ptr<const Pack> FlatPlan::pack(const FlatStep& step, InputBuffers inputs, c10::ArrayRef<double> scalars) const {
+  const ConvolutionStep* convolution = step.kernel->convolution.get();
   double epsilon = convolution ? convolution->epsilon(scalars) : 0;
   c10::SmallVector<Weight, 6> weights;
   for (size_t i : step.weights) {
@@ -186,8 +187,8 @@ std::shared_ptr<const Pack> FlatPlan::pack(const Step& step, Inputs inputs, c10:
       at::Tensor padded = at::zeros({step.convolution.padded_outputs(), weight.size(1), weight.size(2), weight.size(3)});
       padded.narrow(0, 0, weight.size(0)).copy_(weight);
       out.tensor = padded.permute({2, 3, 1, 0}).contiguous();
-      out.row = at::zeros({step.convolution.padded_outputs()});
-      if (bias.defined()) out.row.narrow(0, 0, bias.size(0)).copy_(bias);
+      out.bias = at::zeros({step.convolution.padded_outputs()});
+      if (bias.defined()) out.bias.narrow(0, 0, bias.size(0)).copy_(bias);
     } else {
       const ir::TensorType& right = graph_.values[step.values[1]].type;
       out.tensor = now[0].as_strided(right.sizes, right.strides).clone(at::MemoryFormat::Contiguous);
@@ -202,83 +203,84 @@ std::shared_ptr<const Pack> FlatPlan::pack(const Step& step, Inputs inputs, c10:
   return now;
 }
 
-void FlatPlan::run_product(const Step& step, void* const* memory, const Pack* pack) const {
+void FlatPlan::run_product(const FlatStep& step, void* const* memory, const Pack* pack) const {
   Gemv product = step.product;
   auto at = [&](size_t i) { return static_cast<float*>(memory[i]); };
   const float* right = at(1);
   if (pack) {
-    product.turned = false;
+    product.transposed = false;
     right = pack->packed.tensor.const_data_ptr<float>();
   }
-  bool has_row = step.inputs == 3;
-  run_gemv(product, at(0), right, has_row ? at(2) : nullptr, at(step.inputs), 0, product.n);
+  bool has_bias = step.inputs == 3;
+  run_gemv(product, at(0), right, has_bias ? at(2) : nullptr, at(step.inputs), 0, product.n);
 }
 
-void FlatPlan::run_convolution(const Step& step, void* const* memory, const Pack& pack, char* block) const {
-  alignas(kAlignment) static const float zeros[kMostChannels] = {};
+void FlatPlan::run_convolution(const FlatStep& step, void* const* memory, const Pack& pack, char* block) const {
+  alignas(kAlignment) static const float zeros[kMaxChannels] = {};
   const SmallConv& c = step.convolution;
   auto at = [&](size_t i) { return static_cast<float*>(memory[i]); };
   const float* image = at(0);
-  if (step.image >= 0) {
+  if (step.image_offset >= 0) {
     const std::vector<int64_t>& strides = graph_.values[step.values[0]].type.strides;
-    auto* turned = reinterpret_cast<float*>(block + step.image);
-    image = turned;
+    auto* channels_last = reinterpret_cast<float*>(block + step.image_offset);
+    image = channels_last;
     for (int64_t n = 0; n < c.images; ++n)
       for (int64_t y = 0; y < c.height; ++y)
         for (int64_t x = 0; x < c.width; ++x)
-          for (int64_t k = 0; k < c.channels; ++k) *turned++ = at(0)[n * strides[0] + k * strides[1] + y * strides[2] + x * strides[3]];
+          for (int64_t k = 0; k < c.channels; ++k)
+            *channels_last++ = at(0)[n * strides[0] + k * strides[1] + y * strides[2] + x * strides[3]];
   }
   const float* other = step.kernel->convolution->what().has_other ? at(step.inputs - 1) : nullptr;
-  run_small_conv(c, image, pack.packed.tensor.const_data_ptr<float>(), pack.packed.row.const_data_ptr<float>(), other, zeros,
+  run_small_conv(c, image, pack.packed.tensor.const_data_ptr<float>(), pack.packed.bias.const_data_ptr<float>(), other, zeros,
                  at(step.inputs));
 }
 
-void FlatPlan::check(const Step& step, void* const* memory, c10::ArrayRef<double> scalars) const {
+void FlatPlan::check(const FlatStep& step, void* const* memory, c10::ArrayRef<double> scalars) const {
   std::vector<at::Tensor> tensors;
   for (size_t i = 0; i < step.values.size(); ++i) {
     ir::TensorType type = graph_.values[step.values[i]].type;
-    type.offset = 0;  // it is part of the place
+    type.offset = 0;  // The location includes the offset.
     tensors.push_back(bridge::tensor_at(memory[i], type));
   }
   c10::ArrayRef<at::Tensor> all = tensors;
   step.kernel->check(all.slice(0, step.inputs), all.slice(step.inputs), scalars);
 }
 
-FlatPlan::Results FlatPlan::make_results(bool keeps) const {
+FlatPlan::ResultTensors FlatPlan::make_results(bool keeps) const {
   std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
   keeps = keeps && lock.try_lock();
-  Results results;
+  ResultTensors results;
   if (keeps) last_.resize(graph_.outputs.size());
   for (size_t i = 0; i < graph_.outputs.size(); ++i) {
     const ir::TensorType& type = graph_.values[graph_.outputs[i]].type;
-    bool is_there = keeps && last_[i].defined() && is_free(last_[i], type);
-    results.push_back(is_there ? last_[i] : bridge::empty_of(type));
+    bool can_reuse = keeps && last_[i].defined() && is_free(last_[i], type);
+    results.push_back(can_reuse ? last_[i] : bridge::empty_of(type));
     if (keeps) last_[i] = results.back();
   }
   return results;
 }
 
-FlatPlan::Results FlatPlan::run(Inputs inputs, c10::ArrayRef<double> scalars, bool keeps_results) const {
-  Results results = make_results(keeps_results);
-  c10::SmallVector<char*, 24> memories;
-  for (const Input& input : inputs) memories.push_back(static_cast<char*>(const_cast<void*>(input.data)));
-  for (const at::Tensor& result : results) memories.push_back(static_cast<char*>(result.mutable_data_ptr()));
-  Borrowed block(spare_, bytes_);
-  memories.push_back(block.begin());
+FlatPlan::ResultTensors FlatPlan::run(InputBuffers inputs, c10::ArrayRef<double> scalars, bool keeps_results) const {
+  ResultTensors results = make_results(keeps_results);
+  c10::SmallVector<char*, 24> buffers;
+  for (const InputBuffer& input : inputs) buffers.push_back(static_cast<char*>(const_cast<void*>(input.data)));
+  for (const at::Tensor& result : results) buffers.push_back(static_cast<char*>(result.mutable_data_ptr()));
+  ScratchBuffer block(spare_block_, bytes_);
+  buffers.push_back(block.begin());
   c10::SmallVector<void*, 12> memory;
-  for (const Step& step : steps_) {
+  for (const FlatStep& step : steps_) {
     memory.clear();
-    for (const Place& place : step.places) memory.push_back(memories[static_cast<size_t>(place.memory)] + place.offset);
+    for (const Location& location : step.locations) memory.push_back(buffers[static_cast<size_t>(location.buffer)] + location.offset);
     std::shared_ptr<const Pack> pack;
     if (step.packs) pack = this->pack(step, inputs, scalars);
     switch (step.kind) {
-      case Step::Kind::kernel:
+      case FlatStep::Kind::kernel:
         runtime::run(*step.kernel, memory, scalars);
         break;
-      case Step::Kind::product:
+      case FlatStep::Kind::product:
         run_product(step, memory.data(), pack.get());
         break;
-      case Step::Kind::convolution:
+      case FlatStep::Kind::convolution:
         run_convolution(step, memory.data(), *pack, block.begin());
         break;
     }

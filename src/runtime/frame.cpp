@@ -7,30 +7,30 @@
 
 namespace tenon::runtime {
 
-Frame::Frame(const ir::Graph& graph, const ir::Arena& arena)
+RunFrame::RunFrame(const ir::Graph& graph, const ir::Arena& arena)
     : graph_(graph),
       arena_(arena),
       is_inference_(c10::InferenceMode::is_enabled()),
       tensors_(graph.values.size()),
       memory_(graph.values.size()),
-      made_(graph.values.size()) {}
+      cached_(graph.values.size()) {}
 
-bool Frame::fits() const { return is_inference_ == c10::InferenceMode::is_enabled(); }
+bool RunFrame::fits() const { return is_inference_ == c10::InferenceMode::is_enabled(); }
 
-void Frame::clear() {
+void RunFrame::clear() {
   for (at::Tensor& tensor : tensors_) tensor.reset();
   hosts.clear();
   stack.clear();
 }
 
-void* Frame::place(ir::ValueId id) {
-  ir::Arena::Location place = arena_.locations[id];
-  char* begin =
-      place.host == ir::Arena::kBlock ? block->begin() : static_cast<char*>(hosts[static_cast<size_t>(place.host)].mutable_data_ptr());
-  return memory_[id] = begin + place.begin;
+void* RunFrame::bind_arena(ir::ValueId id) {
+  ir::Arena::Location location = arena_.locations[id];
+  char* begin = location.host == ir::Arena::kBlock ? block->begin()
+                                                   : static_cast<char*>(hosts[static_cast<size_t>(location.host)].mutable_data_ptr());
+  return memory_[id] = begin + location.begin;
 }
 
-bool Frame::put_view(ir::ValueId id) {
+bool RunFrame::put_view(ir::ValueId id) {
   const ir::Value& value = graph_.values[id];
   const ir::TensorType& of = graph_.values[value.alias_of].type;
   const at::Tensor& base = tensors_[value.alias_of];
@@ -40,24 +40,24 @@ bool Frame::put_view(ir::ValueId id) {
   return true;
 }
 
-// As if it were recorded at this offset in its storage: as_strided goes by that.
-const at::Tensor& Frame::over_memory(ir::ValueId id) {
+// The tensor has the recorded storage offset, because as_strided uses absolute offsets.
+const at::Tensor& RunFrame::tensor_over_memory(ir::ValueId id) {
   const ir::TensorType& type = graph_.values[id].type;
   ir::ValueId root = id;
   while (!tensors_[root].defined() && graph_.values[root].alias_of != ir::kNoValue) root = graph_.values[root].alias_of;
   c10::StorageImpl* owner = tensors_[root].defined() ? bridge::owner_of(tensors_[root]) : nullptr;
   char* begin = memory_[id] - type.offset * ir::dtype_size(type.dtype);
   auto bytes = static_cast<size_t>(ir::extent_of(type) * ir::dtype_size(type.dtype));
-  at::Tensor& tensor = made_[id];
+  at::Tensor& tensor = cached_[id];
   if (tensor.defined()) bridge::rebind_borrowed(tensor.storage(), begin, bytes, owner);
   else tensor = bridge::tensor_in(bridge::borrow_memory(begin, bytes, owner), type);
   return tensor;
 }
 
-const at::Tensor& Frame::result(ir::ValueId id) {
+const at::Tensor& RunFrame::result(ir::ValueId id) {
   const ir::TensorType& type = graph_.values[id].type;
-  if (!made_[id].defined() || !is_free(made_[id], type)) made_[id] = bridge::empty_of(type);
-  return made_[id];
+  if (!cached_[id].defined() || !is_free(cached_[id], type)) cached_[id] = bridge::empty_of(type);
+  return cached_[id];
 }
 
 bool is_free(const at::Tensor& tensor, const ir::TensorType& type) {

@@ -1,5 +1,5 @@
-// What a run holds besides its inputs. It is kept for the next run, so that a tensor over memory which stays where it is
-// is made once, and only if a library asks for one: kernels are given pointers.
+// The values of one run. A frame is kept for the next run, so that a tensor over memory at a fixed address is made once, and only if
+// a library call needs one: kernels take pointers.
 #pragma once
 
 #include <ATen/core/stack.h>
@@ -14,46 +14,46 @@
 
 namespace tenon::runtime {
 
-class Frame {
+class RunFrame {
  public:
-  // Places of the arena are those of first elements.
-  Frame(const ir::Graph& graph, const ir::Arena& arena);
+  // The arena's offsets are those of first elements.
+  RunFrame(const ir::Graph& graph, const ir::Arena& arena);
 
-  // A value with memory of its own, or one that somebody made a view of.
+  // Sets a value to a tensor.
   void put(ir::ValueId id, at::Tensor tensor) { tensors_[id] = std::move(tensor); }
-  // A value in the block, or in the memory of a result: from now on it is there.
-  void* place(ir::ValueId id);
-  // A value that is a view of another one, which it does not hold. False, and nothing is done: the other one does not lie as its
-  // type says, since a library chose otherwise.
+  // Sets a value to its address in the arena: in the block, or in the buffer of a host result.
+  void* bind_arena(ir::ValueId id);
+  // Sets a value to a view of its base, without a reference to it. Returns false, without effect, if a library call gave the base
+  // other strides than its type has.
   bool put_view(ir::ValueId id);
-  // A result: new memory, or that of an earlier run if nobody has it any more.
+  // The tensor for a result: that of an earlier run if nobody holds it any more, otherwise a new one.
   const at::Tensor& result(ir::ValueId id);
 
   const void* data(ir::ValueId id) const { return tensors_[id].defined() ? tensors_[id].const_data_ptr() : memory_[id]; }
-  const at::Tensor& tensor(ir::ValueId id) { return tensors_[id].defined() ? tensors_[id] : over_memory(id); }
-  at::Tensor take(ir::ValueId id) { return tensors_[id].defined() ? std::move(tensors_[id]) : over_memory(id); }
+  const at::Tensor& tensor(ir::ValueId id) { return tensors_[id].defined() ? tensors_[id] : tensor_over_memory(id); }
+  at::Tensor take(ir::ValueId id) { return tensors_[id].defined() ? std::move(tensors_[id]) : tensor_over_memory(id); }
   void drop(ir::ValueId id) { tensors_[id].reset(); }
 
-  bool fits() const;  // this thread's mode
-  void clear();       // holds nothing of the last run any more
+  bool fits() const;  // Whether it was made in this thread's inference mode.
+  void clear();       // Drops all tensors of the last run.
 
   c10::ArrayRef<double> scalars;
-  torch::jit::Stack stack;  // of the op that runs
-  std::optional<Lease> block;
-  std::vector<at::Tensor> hosts;  // results in whose memory values lie that die before
+  torch::jit::Stack stack;  // Arguments of the current op.
+  std::optional<BlockLease> block;
+  std::vector<at::Tensor> hosts;  // Results whose buffers hold intermediate values before the results are written.
 
  private:
-  const at::Tensor& over_memory(ir::ValueId id);
+  const at::Tensor& tensor_over_memory(ir::ValueId id);
 
   const ir::Graph& graph_;
   const ir::Arena& arena_;
   bool is_inference_;
-  std::vector<at::Tensor> tensors_;  // of this run
-  std::vector<char*> memory_;        // of values without one: their first element
-  std::vector<at::Tensor> made_;     // over such memory, in any run
+  std::vector<at::Tensor> tensors_;  // Tensors of this run.
+  std::vector<char*> memory_;        // Addresses of the first elements of values without a tensor.
+  std::vector<at::Tensor> cached_;   // Tensors over such addresses, and results, kept between runs.
 };
 
-// Nobody else has it, and nobody made something else of it.
+// Whether nobody else holds the tensor or its storage, and its properties are still those of the type.
 bool is_free(const at::Tensor& tensor, const ir::TensorType& type);
 
 }  // namespace tenon::runtime

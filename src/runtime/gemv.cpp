@@ -1,6 +1,6 @@
 #include "runtime/gemv.h"
 
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // g++ 12, of its own header
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // g++ 12 warns about its own header.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ constexpr int64_t kLanes = 16;
 
 TENON_AVX512 inline __mmask16 first(int64_t count) { return static_cast<__mmask16>(count >= kLanes ? 0xffff : (1u << count) - 1); }
 
-// The sums of sixteen vectors, in their order: halves are folded onto each other, two vectors at a time.
+// The horizontal sums of sixteen vectors, one per lane: a shuffle and an addition fold two vectors into one at each level.
 TENON_AVX512 inline __m512 sums_of(__m512 (&v)[kLanes]) {
   __m512 a[8], b[4], c[2];
 #pragma GCC unroll 16
@@ -27,16 +27,16 @@ TENON_AVX512 inline __m512 sums_of(__m512 (&v)[kLanes]) {
   return _mm512_add_ps(_mm512_shuffle_ps(c[0], c[1], 0x88), _mm512_shuffle_ps(c[0], c[1], 0xdd));
 }
 
-// Where sums_of puts vector i: lane order[i].
+// Permutes the result of sums_of so that lane i holds the sum of vector i.
 TENON_AVX512 inline __m512 in_order(__m512 sums) {
-  // Quarter q holds v[8 * (q & 1) + 4 * (q >> 1) + 0..3], of which each lane pair was folded in the order 0, 2, 1, 3.
-  const __m512i where = _mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15);
-  return _mm512_permutexvar_ps(where, sums);
+  // Quarter q holds the sums of v[8 * (q & 1) + 4 * (q >> 1) + 0..3] in the order 0, 2, 1, 3.
+  const __m512i lanes = _mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15);
+  return _mm512_permutexvar_ps(lanes, sums);
 }
 
 TENON_AVX512 inline __m512 widened(__m256i halves) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16)); }
 
-// To the nearest, ties to even; NaN stays one.
+// Rounds f32 to bf16, to nearest even; NaN stays NaN.
 TENON_AVX512 inline __m256i rounded(__m512 v) {
   __m512i bits = _mm512_castps_si512(v);
   __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
@@ -45,16 +45,16 @@ TENON_AVX512 inline __m256i rounded(__m512 v) {
   return _mm512_cvtepi32_epi16(out);
 }
 
-// Sixteen rows of right at a time, along k. Rows are too short for the CPU to see streams in them, so if they come from memory the place
-// in the rows that come next is asked for.
-template <bool kFar>
-TENON_AVX512 void run_turned(const Gemv& g, const float* left, const float* right, const float* row, float* out, int64_t begin,
-                             int64_t end) {
+// Multiplies by sixteen rows of `right` at a time, along k. Rows are too short for the hardware prefetcher to detect streams, so with
+// kPrefetch the same position in the next sixteen rows is prefetched.
+template <bool kPrefetch>
+TENON_AVX512 void run_transposed(const Gemv& g, const float* left, const float* right, const float* bias, float* out, int64_t begin,
+                                 int64_t end) {
   for (int64_t n = begin; n < end; n += kLanes) {
     int64_t count = std::min(kLanes, end - n);
     const float* rows[kLanes];
     for (int64_t i = 0; i < kLanes; ++i) rows[i] = right + (n + std::min(i, count - 1)) * g.k;
-    __m512 start = row ? _mm512_maskz_loadu_ps(first(count), row + n) : _mm512_setzero_ps();
+    __m512 start = bias ? _mm512_maskz_loadu_ps(first(count), bias + n) : _mm512_setzero_ps();
     for (int64_t m = 0; m < g.m; ++m) {
       const float* x = left + m * g.left_stride;
       __m512 sums[kLanes];
@@ -65,7 +65,7 @@ TENON_AVX512 void run_turned(const Gemv& g, const float* left, const float* righ
         __m512 some = _mm512_loadu_ps(x + k);
 #pragma GCC unroll 16
         for (int i = 0; i < kLanes; ++i) {
-          if (kFar) _mm_prefetch(reinterpret_cast<const char*>(rows[i] + kLanes * g.k + k), _MM_HINT_T1);
+          if (kPrefetch) _mm_prefetch(reinterpret_cast<const char*>(rows[i] + kLanes * g.k + k), _MM_HINT_T1);
           sums[i] = _mm512_fmadd_ps(some, _mm512_loadu_ps(rows[i] + k), sums[i]);
         }
       }
@@ -81,10 +81,10 @@ TENON_AVX512 void run_turned(const Gemv& g, const float* left, const float* righ
 }
 
 constexpr int64_t kPairs = 2 * kLanes;
-constexpr int kStreams = 8;  // rows that are read side by side: more than that, and the memory is slower
+constexpr int kStreams = 8;  // Rows that are read concurrently. More streams lower the memory bandwidth.
 
-// Of each 32 numbers first those at even places, then those at odd ones, as f32; filled up with 0.
-TENON_AVX512 void spread(const uint16_t* from, int64_t count, float* to) {
+// Converts bf16 to f32 and splits each 32 elements into those at even indices and those at odd ones, padded with 0.
+TENON_AVX512 void deinterleave(const uint16_t* from, int64_t count, float* to) {
   for (int64_t k = 0; k < count; k += kPairs, to += kPairs) {
     int64_t left = std::min(kPairs, count - k);
     __m512i pairs = _mm512_maskz_loadu_epi16(left == kPairs ? ~__mmask32{0} : (__mmask32{1} << left) - 1, from + k);
@@ -93,7 +93,7 @@ TENON_AVX512 void spread(const uint16_t* from, int64_t count, float* to) {
   }
 }
 
-// The sums of eight rows' products with x, which is spread.
+// The dot products of eight rows with x, which is deinterleaved.
 TENON_AVX512 inline void sum_rows(const uint16_t* const* rows, int64_t k, const float* x, __m512* sums) {
   const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000));
   __m512 even[kStreams], odd[kStreams];
@@ -122,17 +122,17 @@ TENON_AVX512 inline void sum_rows(const uint16_t* const* rows, int64_t k, const 
   for (int i = 0; i < kStreams; ++i) sums[i] = _mm512_add_ps(even[i], odd[i]);
 }
 
-// The same for bf16.
-TENON_AVX512 void run_turned(const Gemv& g, const uint16_t* left, const uint16_t* right, const uint16_t* row, uint16_t* out, int64_t begin,
-                             int64_t end) {
+// The same for bf16, always with prefetches.
+TENON_AVX512 void run_transposed(const Gemv& g, const uint16_t* left, const uint16_t* right, const uint16_t* bias, uint16_t* out,
+                                 int64_t begin, int64_t end) {
   int64_t width = (g.k + kPairs - 1) / kPairs * kPairs;
   std::vector<float> x(static_cast<size_t>(g.m * width));
-  for (int64_t m = 0; m < g.m; ++m) spread(left + m * g.left_stride, g.k, x.data() + m * width);
+  for (int64_t m = 0; m < g.m; ++m) deinterleave(left + m * g.left_stride, g.k, x.data() + m * width);
   for (int64_t n = begin; n < end; n += kLanes) {
     int64_t count = std::min(kLanes, end - n);
     const uint16_t* rows[kLanes];
     for (int64_t i = 0; i < kLanes; ++i) rows[i] = right + (n + std::min(i, count - 1)) * g.k;
-    __m512 start = row ? widened(_mm256_maskz_loadu_epi16(first(count), row + n)) : _mm512_setzero_ps();
+    __m512 start = bias ? widened(_mm256_maskz_loadu_epi16(first(count), bias + n)) : _mm512_setzero_ps();
     for (int64_t m = 0; m < g.m; ++m) {
       __m512 sums[kLanes];
       for (int half = 0; half < kLanes; half += kStreams) sum_rows(rows + half, g.k, x.data() + m * width, sums + half);
@@ -144,9 +144,9 @@ TENON_AVX512 void run_turned(const Gemv& g, const uint16_t* left, const uint16_t
 constexpr int kVectors = 4;
 constexpr int64_t kBlock = 128;
 
-// Columns [n, n + 64), or as many of them as `masks` say.
+// Computes columns [n, n + 64), limited by `masks` unless kWhole.
 template <bool kWhole>
-TENON_AVX512 void run_columns(const Gemv& g, const float* left, const float* right, const float* row, float* out, int64_t n,
+TENON_AVX512 void run_columns(const Gemv& g, const float* left, const float* right, const float* bias, float* out, int64_t n,
                               const __mmask16 (&masks)[kVectors]) {
   auto load = [&](const float* from, int v)
                   TENON_AVX512 { return kWhole ? _mm512_loadu_ps(from + v * kLanes) : _mm512_maskz_loadu_ps(masks[v], from + v * kLanes); };
@@ -154,13 +154,13 @@ TENON_AVX512 void run_columns(const Gemv& g, const float* left, const float* rig
     const float* x = left + m * g.left_stride;
     __m512 totals[kVectors];
 #pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) totals[v] = row ? load(row + n, v) : _mm512_setzero_ps();
+    for (int v = 0; v < kVectors; ++v) totals[v] = bias ? load(bias + n, v) : _mm512_setzero_ps();
     auto add = [&](__m512(&sums)[kVectors], int64_t k) TENON_AVX512 {
       __m512 one = _mm512_set1_ps(x[k]);
 #pragma GCC unroll 16
       for (int v = 0; v < kVectors; ++v) sums[v] = _mm512_fmadd_ps(one, load(right + k * g.n + n, v), sums[v]);
     };
-    // Block by block, so that errors do not grow with k.
+    // Sums are taken per block of k, so that rounding errors do not grow with k.
     for (int64_t block = 0; block < g.k; block += kBlock) {
       __m512 even[kVectors], odd[kVectors];
 #pragma GCC unroll 16
@@ -179,13 +179,13 @@ TENON_AVX512 void run_columns(const Gemv& g, const float* left, const float* rig
   }
 }
 
-TENON_AVX512 void run_straight(const Gemv& g, const float* left, const float* right, const float* row, float* out, int64_t begin,
-                               int64_t end) {
+TENON_AVX512 void run_row_major(const Gemv& g, const float* left, const float* right, const float* bias, float* out, int64_t begin,
+                                int64_t end) {
   for (int64_t n = begin; n < end; n += kVectors * kLanes) {
     __mmask16 masks[kVectors];
     for (int v = 0; v < kVectors; ++v) masks[v] = first(std::clamp<int64_t>(end - n - v * kLanes, 0, kLanes));
-    if (end - n >= kVectors * kLanes) run_columns<true>(g, left, right, row, out, n, masks);
-    else run_columns<false>(g, left, right, row, out, n, masks);
+    if (end - n >= kVectors * kLanes) run_columns<true>(g, left, right, bias, out, n, masks);
+    else run_columns<false>(g, left, right, bias, out, n, masks);
   }
 }
 
@@ -197,16 +197,16 @@ bool has_gemv() {
   return has;
 }
 
-void run_gemv(const Gemv& what, const float* left, const float* right, const float* row, float* out, int64_t begin, int64_t end) {
-  constexpr int64_t kNear = int64_t{1} << 16;  // elements that caches hold
-  if (what.turned && what.n * what.k > kNear) run_turned<true>(what, left, right, row, out, begin, end);
-  else if (what.turned) run_turned<false>(what, left, right, row, out, begin, end);
-  else run_straight(what, left, right, row, out, begin, end);
+void run_gemv(const Gemv& what, const float* left, const float* right, const float* bias, float* out, int64_t begin, int64_t end) {
+  constexpr int64_t kMaxCachedElements = int64_t{1} << 16;  // A larger matrix is read from memory and prefetched.
+  if (what.transposed && what.n * what.k > kMaxCachedElements) run_transposed<true>(what, left, right, bias, out, begin, end);
+  else if (what.transposed) run_transposed<false>(what, left, right, bias, out, begin, end);
+  else run_row_major(what, left, right, bias, out, begin, end);
 }
 
-void run_gemv(const Gemv& what, const uint16_t* left, const uint16_t* right, const uint16_t* row, uint16_t* out, int64_t begin,
+void run_gemv(const Gemv& what, const uint16_t* left, const uint16_t* right, const uint16_t* bias, uint16_t* out, int64_t begin,
               int64_t end) {
-  run_turned(what, left, right, row, out, begin, end);
+  run_transposed(what, left, right, bias, out, begin, end);
 }
 
 }  // namespace tenon::runtime

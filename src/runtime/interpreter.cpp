@@ -32,50 +32,50 @@ Interpreter::Interpreter(ir::Graph graph, ir::Reuse reuse, std::vector<c10::IVal
   flat_ = FlatPlan::make(graph_, kernels_, keys_off_);
 }
 
-Interpreter::~Interpreter() { delete spare_.load(); }
+Interpreter::~Interpreter() { delete spare_frame_.load(); }
 
-Interpreter::Step Interpreter::call_step(const ir::Node& node) const {
+Interpreter::NodeStep Interpreter::call_step(const ir::Node& node) const {
   ValueId first = node.results.empty() || node.results[0].is_list ? kNoValue : node.results[0].ids[0];
   bool is_host = std::count(arena_.hosts.begin(), arena_.hosts.end(), first) > 0;
-  bool has_place = first != kNoValue && (is_host || arena_.locations[first].host != ir::Arena::kOwn);
-  Step step{bridge::find_op(has_place ? node.op + ".out" : node.op)};
-  if (has_place) step.out = first;
+  bool has_buffer = first != kNoValue && (is_host || arena_.locations[first].host != ir::Arena::kOwn);
+  NodeStep step{bridge::find_op(has_buffer ? node.op + ".out" : node.op)};
+  if (has_buffer) step.out = first;
   const auto& parameters = step.op->schema().arguments();
-  if (parameters.size() != node.args.size() + has_place)
+  if (parameters.size() != node.args.size() + has_buffer)
     throw UserError(ErrorCode::verify, node.op + " takes " + std::to_string(parameters.size()) + " arguments, the graph gives " +
                                            std::to_string(node.args.size()));
   for (size_t k = 0; k < node.args.size(); ++k) {
-    Argument argument;
+    StepArgument argument;
     if (const auto* id = std::get_if<ValueId>(&node.args[k])) {
-      argument.kind = Argument::Kind::tensor;
+      argument.kind = StepArgument::Kind::tensor;
       argument.operands.push_back({*id});
     } else if (const auto* list = std::get_if<ir::ValueList>(&node.args[k])) {
       bool optional = parameters[k].type()->str().find('?') != std::string::npos;
-      argument.kind = optional ? Argument::Kind::optional_tensors : Argument::Kind::tensors;
+      argument.kind = optional ? StepArgument::Kind::optional_tensors : StepArgument::Kind::tensors;
       for (ValueId id : list->ids) argument.operands.push_back({id});
     } else if (int32_t scalar = ir::scalar_in(node.args[k]); scalar != ir::kNoScalar) {
-      const auto* number = std::get_if<ir::ScalarTensor>(&std::get<ir::Attribute>(node.args[k]));
-      argument.kind = number ? Argument::Kind::number : Argument::Kind::scalar;
+      const auto* tensor = std::get_if<ir::ScalarTensor>(&std::get<ir::Attribute>(node.args[k]));
+      argument.kind = tensor ? StepArgument::Kind::scalar_tensor : StepArgument::Kind::scalar;
       argument.scalar = scalar;
-      if (number) argument.number = *number;
+      if (tensor) argument.scalar_tensor = *tensor;
     } else {
       argument.constant = bridge::from_attribute(std::get<ir::Attribute>(node.args[k]), *parameters[k].type(), resources_);
     }
     step.args.push_back(std::move(argument));
   }
   step.scatter = node.op == "aten::as_strided_scatter";
-  step.straight = step.op->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+  step.calls_cpu_directly = step.op->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
   return step;
 }
 
-Interpreter::Step Interpreter::kernel_step(const ir::Node& node) const {
-  Step step{std::nullopt, &kernels_[ir::group_of(node)]};
+Interpreter::NodeStep Interpreter::kernel_step(const ir::Node& node) const {
+  NodeStep step{std::nullopt, &kernels_[ir::group_of(node)]};
   for (size_t k = 1; k < node.args.size(); ++k) step.reads.push_back(std::get<ValueId>(node.args[k]));
   for (const ir::Result& result : node.results) step.makes.push_back(result.ids[0]);
   return step;
 }
 
-// Nodes whose results are views of what they are given, by their types alone, and that no one outside a run sees or writes through.
+// Nodes whose results are views that do not escape the run and are not written through; types alone describe such views.
 std::vector<bool> Interpreter::find_views() const {
   std::vector<bool> is_seen(graph_.values.size(), false);
   auto see = [&](ValueId id) {
@@ -99,19 +99,21 @@ std::vector<bool> Interpreter::find_views() const {
   return out;
 }
 
-// What dies with each node. What has views that do not hold it lives as long as they do, and as what ATen makes of them.
+// The values that die at each node. A view made by the frame does not own its base, so the base lives as long as its views, and as
+// long as views of these that ATen makes.
 std::vector<std::vector<ValueId>> Interpreter::find_drops(const ir::Reuse& reuse, const std::vector<bool>& is_view) const {
   constexpr size_t kNever = SIZE_MAX;
   std::vector<size_t> dies(graph_.values.size(), kNever);
   for (size_t i = 0; i < reuse.drops.size(); ++i)
     for (ValueId id : reuse.drops[i]) dies[id] = i;
-  std::vector<bool> is_lent(graph_.values.size(), false);
+  std::vector<bool> is_unowned(graph_.values.size(), false);
   auto base = [&](ValueId id) { return graph_.values[id].alias_of; };
   for (size_t i = 0; i < graph_.nodes.size(); ++i)
-    ir::for_each_definition(graph_.nodes[i], [&](ValueId id) { is_lent[id] = is_view[i] || (base(id) != kNoValue && is_lent[base(id)]); });
+    ir::for_each_definition(graph_.nodes[i],
+                            [&](ValueId id) { is_unowned[id] = is_view[i] || (base(id) != kNoValue && is_unowned[base(id)]); });
   for (size_t i = graph_.nodes.size(); i-- > 0;)
     ir::for_each_definition(graph_.nodes[i], [&](ValueId id) {
-      if (is_lent[id]) dies[base(id)] = std::max(dies[base(id)], dies[id]);
+      if (is_unowned[id]) dies[base(id)] = std::max(dies[base(id)], dies[id]);
     });
   std::vector<std::vector<ValueId>> drops(graph_.nodes.size());
   for (size_t id = 0; id < dies.size(); ++id)
@@ -131,17 +133,17 @@ void Interpreter::build(ir::Reuse reuse) {
   steps_.reserve(graph_.nodes.size());
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     const ir::Node& node = graph_.nodes[i];
-    Step step = ir::is_fused(node) ? kernel_step(node) : call_step(node);
+    NodeStep step = ir::is_fused(node) ? kernel_step(node) : call_step(node);
     step.results = node.results;
     step.writes = node.writes;
     step.in_place = std::move(reuse.in_place[i]);
     step.no_op = reuse.no_op[i];
     step.is_view = is_view[i];
     step.no_grad = node.no_grad;
-    // Values that die here are moved into their last argument; the rest is dropped after the call.
+    // A value that dies at this node is moved into the last argument that uses it; other dying values are dropped after the call.
     for (ValueId id : drops[i]) {
       Operand* last = nullptr;
-      for (Argument& argument : step.args)
+      for (StepArgument& argument : step.args)
         for (Operand& operand : argument.operands)
           if (operand.id == id) last = &operand;
       if (last && !step.is_view) last->last = true;
@@ -149,47 +151,48 @@ void Interpreter::build(ir::Reuse reuse) {
     }
     steps_.push_back(std::move(step));
   }
-  find_fellows();
+  find_joinable();
 }
 
-void Interpreter::find_fellows() {
-  auto left = [&](const Step& step) {
+void Interpreter::find_joinable() {
+  auto left = [&](const NodeStep& step) {
     bool is_product = step.kernel && step.kernel->product && !step.kernel->check;
     return is_product && graph_.values[step.reads[0]].type.sizes[0] <= ir::kMaxGemvRows ? step.reads[0] : kNoValue;
   };
   for (size_t i = steps_.size(); i-- > 1;)
-    if (left(steps_[i]) != kNoValue && left(steps_[i]) == left(steps_[i - 1])) steps_[i - 1].fellows = steps_[i].fellows + 1;
+    if (left(steps_[i]) != kNoValue && left(steps_[i]) == left(steps_[i - 1]))
+      steps_[i - 1].joinable_successors = steps_[i].joinable_successors + 1;
 }
 
-void Interpreter::push(const Argument& argument, Frame& frame, torch::jit::Stack& stack, bool may_move) const {
+void Interpreter::push(const StepArgument& argument, RunFrame& frame, torch::jit::Stack& stack, bool may_move) const {
   auto take = [&](const Operand& operand) -> at::Tensor {
     if (operand.id == kNoValue) return {};
     return operand.last && may_move ? frame.take(operand.id) : frame.tensor(operand.id);
   };
   switch (argument.kind) {
-    case Argument::Kind::constant:
+    case StepArgument::Kind::constant:
       stack.push_back(argument.constant);
       break;
-    case Argument::Kind::scalar:
+    case StepArgument::Kind::scalar:
       stack.emplace_back(frame.scalars[argument.scalar]);
       break;
-    case Argument::Kind::number: {
-      ir::ScalarTensor number = argument.number;
-      number.number = frame.scalars[argument.scalar];
-      stack.emplace_back(bridge::from_scalar_tensor(number));
+    case StepArgument::Kind::scalar_tensor: {
+      ir::ScalarTensor tensor = argument.scalar_tensor;
+      tensor.number = frame.scalars[argument.scalar];
+      stack.emplace_back(bridge::from_scalar_tensor(tensor));
       break;
     }
-    case Argument::Kind::tensor:
+    case StepArgument::Kind::tensor:
       stack.emplace_back(take(argument.operands[0]));
       break;
-    case Argument::Kind::tensors: {
+    case StepArgument::Kind::tensors: {
       c10::List<at::Tensor> list;
       list.reserve(argument.operands.size());
       for (const Operand& operand : argument.operands) list.push_back(take(operand));
       stack.emplace_back(std::move(list));
       break;
     }
-    case Argument::Kind::optional_tensors: {
+    case StepArgument::Kind::optional_tensors: {
       c10::List<std::optional<at::Tensor>> list;
       list.reserve(argument.operands.size());
       for (const Operand& operand : argument.operands) {
@@ -202,17 +205,17 @@ void Interpreter::push(const Argument& argument, Frame& frame, torch::jit::Stack
   }
 }
 
-// Everywhere that the operand stands: in the program it was one memory too.
-void Interpreter::put_copy(const Step& step, ValueId id, const at::Tensor& copy, torch::jit::Stack& stack) const {
+// Replaces all occurrences of the operand, since in the program they are one tensor.
+void Interpreter::put_copy(const NodeStep& step, ValueId id, const at::Tensor& copy, torch::jit::Stack& stack) const {
   for (size_t k = 0; k < step.args.size(); ++k)
     for (size_t i = 0; i < step.args[k].operands.size(); ++i) {
       if (step.args[k].operands[i].id != id) continue;
-      if (step.args[k].kind == Argument::Kind::tensor) stack[k] = copy;
-      else if (step.args[k].kind == Argument::Kind::tensors) stack[k].toTensorList().set(i, copy);
+      if (step.args[k].kind == StepArgument::Kind::tensor) stack[k] = copy;
+      else if (step.args[k].kind == StepArgument::Kind::tensors) stack[k].toTensorList().set(i, copy);
     }
 }
 
-void Interpreter::run_step(const Step& step, Frame& frame, RunMode mode) const {
+void Interpreter::run_step(const NodeStep& step, RunFrame& frame, RunMode mode) const {
   if (step.no_op) {
     frame.put(step.results[0].ids[0], frame.tensor(step.args[0].operands[0].id));
     if (step.args[0].operands[0].last) frame.drop(step.args[0].operands[0].id);
@@ -224,10 +227,10 @@ void Interpreter::run_step(const Step& step, Frame& frame, RunMode mode) const {
   if (step.kernel && step.kernel->convolution) return run_convolution(step, frame);
   if (step.kernel) return step.kernel->call ? run_call(step, frame) : run_kernel(step, frame);
   if (step.scatter && mode != RunMode::autograd) return scatter(step, frame);
-  // With writes, operands are put in place by hand, so nothing is moved out before.
+  // A node with writes reads its operands from the frame again below, so they are not moved.
   torch::jit::Stack& stack = frame.stack;
   stack.clear();
-  for (const Argument& argument : step.args) push(argument, frame, stack, /*may_move=*/step.writes.empty());
+  for (const StepArgument& argument : step.args) push(argument, frame, stack, /*may_move=*/step.writes.empty());
   c10::SmallVector<at::Tensor, 2> written;
   for (size_t i = 0; i < step.writes.size(); ++i) {
     const ir::Node::Write& write = step.writes[i];
@@ -238,8 +241,8 @@ void Interpreter::run_step(const Step& step, Frame& frame, RunMode mode) const {
     }
     written.push_back(std::move(target));
   }
-  if (step.out != kNoValue) stack.emplace_back(make_room(step.out, frame));
-  if (mode == RunMode::kernels && step.straight) step.op->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  if (step.out != kNoValue) stack.emplace_back(output_buffer(step.out, frame));
+  if (mode == RunMode::kernels && step.calls_cpu_directly) step.op->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
   else step.op->callBoxed(&stack);
 
   for (size_t r = 0; r < step.results.size(); ++r) {
@@ -257,26 +260,26 @@ void Interpreter::run_step(const Step& step, Frame& frame, RunMode mode) const {
   }
   for (size_t i = 0; i < step.writes.size(); ++i) frame.put(step.writes[i].after, std::move(written[i]));
   if (!step.writes.empty())
-    for (const Argument& argument : step.args)
+    for (const StepArgument& argument : step.args)
       for (const Operand& operand : argument.operands)
         if (operand.last) frame.drop(operand.id);
   for (ValueId id : step.drops) frame.drop(id);
 }
 
-at::Tensor Interpreter::make_own(ValueId id, Frame& frame) const {
+at::Tensor Interpreter::allocate_output(ValueId id, RunFrame& frame) const {
   return keeps_memory_ && is_output_[id] ? frame.result(id) : bridge::empty_of(graph_.values[id].type);
 }
 
-at::Tensor Interpreter::make_room(ValueId id, Frame& frame) const {
+at::Tensor Interpreter::output_buffer(ValueId id, RunFrame& frame) const {
   if (arena_.locations[id].host != ir::Arena::kOwn) {
-    frame.place(id);
+    frame.bind_arena(id);
     return frame.tensor(id);
   }
   auto host = std::find(arena_.hosts.begin(), arena_.hosts.end(), id);
-  return host == arena_.hosts.end() ? make_own(id, frame) : frame.hosts[static_cast<size_t>(host - arena_.hosts.begin())];
+  return host == arena_.hosts.end() ? allocate_output(id, frame) : frame.hosts[static_cast<size_t>(host - arena_.hosts.begin())];
 }
 
-bool Interpreter::run_view(const Step& step, Frame& frame) const {
+bool Interpreter::run_view(const NodeStep& step, RunFrame& frame) const {
   for (const ir::Result& result : step.results)
     for (ValueId id : result.ids)
       if (id != kNoValue && !frame.put_view(id)) return false;
@@ -284,7 +287,7 @@ bool Interpreter::run_view(const Step& step, Frame& frame) const {
   return true;
 }
 
-void Interpreter::run_call(const Step& step, Frame& frame) const {
+void Interpreter::run_call(const NodeStep& step, RunFrame& frame) const {
   std::vector<at::Tensor> inputs;
   for (ValueId id : step.reads) inputs.push_back(frame.tensor(id));
   std::vector<at::Tensor> outputs = step.kernel->call(inputs, frame.scalars);
@@ -292,37 +295,38 @@ void Interpreter::run_call(const Step& step, Frame& frame) const {
   put_results(step, outputs, frame);
 }
 
-void Interpreter::run_product(const Step& step, Frame& frame) const {
+void Interpreter::run_product(const NodeStep& step, RunFrame& frame) const {
   auto input = [&](size_t k) { return k < step.reads.size() ? frame.tensor(step.reads[k]) : at::Tensor(); };
-  at::Tensor left = input(0), right = input(1), row = input(2), room;
-  if (!step.kernel->product->makes_memory()) room = make_room(step.makes[0], frame);
+  at::Tensor left = input(0), right = input(1), bias = input(2), buffer;
+  if (!step.kernel->product->allocates_result()) buffer = output_buffer(step.makes[0], frame);
   const ir::TensorType& type = graph_.values[step.makes[0]].type;
-  at::Tensor out = step.kernel->product->run({left, right, row}, std::move(room));
-  if (!out.defined()) out = step.kernel->by_aten({left, right, row}, frame.scalars)[0];
+  at::Tensor out = step.kernel->product->run({left, right, bias}, std::move(buffer));
+  if (!out.defined()) out = step.kernel->by_aten({left, right, bias}, frame.scalars)[0];
   else if (out.dim() != static_cast<int64_t>(type.sizes.size())) out.unsafeGetTensorImpl()->set_sizes_contiguous(type.sizes);
   if (step.kernel->check) {
     std::vector<at::Tensor> inputs = {left, right};
-    if (row.defined()) inputs.push_back(row);
+    if (bias.defined()) inputs.push_back(bias);
     step.kernel->check(inputs, out, frame.scalars);
   }
   put_results(step, out, frame);
 }
 
-// False: one of them is to be run in another way, and nothing was done.
-bool Interpreter::run_joined(c10::ArrayRef<Step> steps, Frame& frame) const {
+// Runs consecutive products with the same left operand in one parallel loop. Returns false, without effect, if one of them cannot be
+// part of it.
+bool Interpreter::run_joined(c10::ArrayRef<NodeStep> steps, RunFrame& frame) const {
   at::Tensor left = frame.tensor(steps[0].reads[0]);
-  c10::SmallVector<at::Tensor, 4> rights, rows, outs;
-  for (const Step& step : steps) {
+  c10::SmallVector<at::Tensor, 4> rights, biases, outs;
+  for (const NodeStep& step : steps) {
     rights.push_back(frame.tensor(step.reads[1]));
-    rows.push_back(step.reads.size() > 2 ? frame.tensor(step.reads[2]) : at::Tensor());
+    biases.push_back(step.reads.size() > 2 ? frame.tensor(step.reads[2]) : at::Tensor());
   }
   c10::SmallVector<ProductOperands, 4> operands;
   for (size_t i = 0; i < steps.size(); ++i) {
-    operands.push_back({left, rights[i], rows[i]});
+    operands.push_back({left, rights[i], biases[i]});
     if (!steps[i].kernel->product->can_join(operands.back())) return false;
   }
-  for (const Step& step : steps) outs.push_back(make_room(step.makes[0], frame));
-  Product::run_joined(operands, outs);
+  for (const NodeStep& step : steps) outs.push_back(output_buffer(step.makes[0], frame));
+  ProductStep::run_joined(operands, outs);
   for (size_t i = 0; i < steps.size(); ++i) {
     const ir::TensorType& type = graph_.values[steps[i].makes[0]].type;
     if (outs[i].dim() != static_cast<int64_t>(type.sizes.size())) outs[i].unsafeGetTensorImpl()->set_sizes_contiguous(type.sizes);
@@ -331,7 +335,7 @@ bool Interpreter::run_joined(c10::ArrayRef<Step> steps, Frame& frame) const {
   return true;
 }
 
-void Interpreter::run_convolution(const Step& step, Frame& frame) const {
+void Interpreter::run_convolution(const NodeStep& step, RunFrame& frame) const {
   std::vector<at::Tensor> inputs;
   for (ValueId id : step.reads) inputs.push_back(frame.tensor(id));
   std::optional<at::Tensor> result = step.kernel->convolution->run(inputs, frame.scalars);
@@ -342,34 +346,34 @@ void Interpreter::run_convolution(const Step& step, Frame& frame) const {
   put_results(step, out, frame);
 }
 
-void Interpreter::put_results(const Step& step, c10::ArrayRef<at::Tensor> outputs, Frame& frame) const {
+void Interpreter::put_results(const NodeStep& step, c10::ArrayRef<at::Tensor> outputs, RunFrame& frame) const {
   for (size_t i = 0; i < outputs.size(); ++i) frame.put(step.makes[i], outputs[i]);
   for (ValueId id : step.drops) frame.drop(id);
 }
 
-void Interpreter::run_kernel(const Step& step, Frame& frame) const {
+void Interpreter::run_kernel(const NodeStep& step, RunFrame& frame) const {
   c10::SmallVector<void*, 12> memory;
   for (ValueId id : step.reads) memory.push_back(const_cast<void*>(frame.data(id)));
   for (ValueId id : step.makes) {
-    bool is_placed = arena_.locations[id].host != ir::Arena::kOwn && step.writes.empty();
-    memory.push_back(is_placed ? frame.place(id) : put_own(step, id, frame).mutable_data_ptr());
+    bool is_in_arena = arena_.locations[id].host != ir::Arena::kOwn && step.writes.empty();
+    memory.push_back(is_in_arena ? frame.bind_arena(id) : put_output(step, id, frame).mutable_data_ptr());
   }
-  if (step.kernel->check || !step.kernel->ranges.empty()) run_looked_over(step, memory, frame);
+  if (step.kernel->check || !step.kernel->ranges.empty()) run_checked(step, memory, frame);
   else runtime::run(*step.kernel, memory, frame.scalars);
   for (ValueId id : step.drops) frame.drop(id);
 }
 
-// A kernel's result with memory of its own, or that of an operand which it overwrites.
-const at::Tensor& Interpreter::put_own(const Step& step, ValueId id, Frame& frame) const {
+// Sets a kernel's result to a new buffer, or to that of the operand which it overwrites.
+const at::Tensor& Interpreter::put_output(const NodeStep& step, ValueId id, RunFrame& frame) const {
   at::Tensor out;
   for (size_t w = 0; w < step.writes.size(); ++w)
     if (step.writes[w].after == id && step.in_place[w]) out = frame.tensor(step.writes[w].before);
-  frame.put(id, out.defined() ? std::move(out) : make_room(id, frame));
+  frame.put(id, out.defined() ? std::move(out) : output_buffer(id, frame));
   return frame.tensor(id);
 }
 
-// Of a kernel whose indices may be out of range, or that is compared with ATen.
-void Interpreter::run_looked_over(const Step& step, c10::ArrayRef<void*> memory, Frame& frame) const {
+// Runs a kernel whose indices must be checked, or whose results are compared with ATen.
+void Interpreter::run_checked(const NodeStep& step, c10::ArrayRef<void*> memory, RunFrame& frame) const {
   std::vector<at::Tensor> inputs, outputs;
   for (ValueId id : step.makes) outputs.push_back(frame.tensor(id));
   for (ValueId id : step.reads) {
@@ -387,23 +391,23 @@ void Interpreter::run_looked_over(const Step& step, c10::ArrayRef<void*> memory,
   }
 }
 
-void Interpreter::scatter(const Step& step, Frame& frame) const {
+void Interpreter::scatter(const NodeStep& step, RunFrame& frame) const {
   at::Tensor whole = bridge::copy_keeping_layout(frame.tensor(step.args[0].operands[0].id));
-  at::Tensor part =
+  at::Tensor view =
       whole.as_strided(step.args[2].constant.toIntVector(), step.args[3].constant.toIntVector(), step.args[4].constant.toInt());
-  part.copy_(frame.tensor(step.args[1].operands[0].id));
+  view.copy_(frame.tensor(step.args[1].operands[0].id));
   frame.put(step.results[0].ids[0], std::move(whole));
-  for (const Argument& argument : step.args)
+  for (const StepArgument& argument : step.args)
     for (const Operand& operand : argument.operands)
       if (operand.last) frame.drop(operand.id);
 }
 
-void Interpreter::write_back(Frame& frame) const {
+void Interpreter::write_back(RunFrame& frame) const {
   std::vector<std::pair<size_t, at::Tensor>> pending;
   for (size_t i = 0; i < graph_.write_backs.size(); ++i) {
     if (written_already_[i]) continue;
     at::Tensor source = frame.tensor(graph_.write_backs[i].value);
-    // Another input's memory is about to be overwritten too: read it first.
+    // The source may alias an input that another write-back overwrites, so it is copied first.
     for (const ir::WriteBack& other : graph_.write_backs)
       if (source.is_alias_of(frame.tensor(other.input))) {
         source = source.clone();
@@ -414,22 +418,22 @@ void Interpreter::write_back(Frame& frame) const {
   for (auto& [i, source] : pending) frame.tensor(graph_.write_backs[i].input).copy_(source);
 }
 
-std::unique_ptr<Frame> Interpreter::take_frame(c10::ArrayRef<double> scalars) const {
-  std::unique_ptr<Frame> frame(spare_.exchange(nullptr));
-  if (!frame || !frame->fits()) frame = std::make_unique<Frame>(graph_, arena_);
+std::unique_ptr<RunFrame> Interpreter::take_frame(c10::ArrayRef<double> scalars) const {
+  std::unique_ptr<RunFrame> frame(spare_frame_.exchange(nullptr));
+  if (!frame || !frame->fits()) frame = std::make_unique<RunFrame>(graph_, arena_);
   frame->scalars = scalars.empty() ? c10::ArrayRef<double>(graph_.scalars) : scalars;
   if (!frame->block) frame->block.emplace(static_cast<size_t>(arena_.bytes));
-  for (ValueId id : arena_.hosts) frame->hosts.push_back(make_own(id, *frame));
+  for (ValueId id : arena_.hosts) frame->hosts.push_back(allocate_output(id, *frame));
   return frame;
 }
 
-void Interpreter::give_back(std::unique_ptr<Frame> frame) const {
+void Interpreter::give_back(std::unique_ptr<RunFrame> frame) const {
   frame->clear();
   if (!keeps_memory_) frame->block.reset();
-  delete spare_.exchange(frame.release());
+  delete spare_frame_.exchange(frame.release());
 }
 
-void Interpreter::run_steps(Frame& frame, RunMode mode, std::vector<double>* seconds) const {
+void Interpreter::run_steps(RunFrame& frame, RunMode mode, std::vector<double>* seconds) const {
   std::optional<c10::impl::ExcludeDispatchKeyGuard> below;
   std::optional<c10::AutoGradMode> grad;
   if (mode == RunMode::kernels) below.emplace(keys_off_);
@@ -438,8 +442,9 @@ void Interpreter::run_steps(Frame& frame, RunMode mode, std::vector<double>* sec
     std::optional<c10::AutoGradMode> other;
     if (mode == RunMode::autograd && steps_[i].no_grad == at::GradMode::is_enabled()) other.emplace(!steps_[i].no_grad);
     if (seconds) (*seconds)[i] = seconds_of([&] { run_step(steps_[i], frame, mode); });
-    else if (steps_[i].fellows > 0 && mode == RunMode::kernels && run_joined({&steps_[i], steps_[i].fellows + 1}, frame))
-      i += steps_[i].fellows;
+    else if (steps_[i].joinable_successors > 0 && mode == RunMode::kernels &&
+             run_joined({&steps_[i], steps_[i].joinable_successors + 1}, frame))
+      i += steps_[i].joinable_successors;
     else run_step(steps_[i], frame, mode);
   }
   if (graph_.write_backs.empty()) return;
@@ -454,12 +459,12 @@ std::vector<at::Tensor> Interpreter::run(std::vector<at::Tensor> inputs, RunMode
     throw InternalError("graph @" + graph_.name + " takes " + std::to_string(graph_.inputs.size()) + " inputs, got " +
                         std::to_string(inputs.size()));
   if (flat_ && mode == RunMode::kernels) {
-    c10::SmallVector<FlatPlan::Input, 16> all;
-    for (const at::Tensor& input : inputs) all.push_back(FlatPlan::Input::of(input));
+    c10::SmallVector<FlatPlan::InputBuffer, 16> all;
+    for (const at::Tensor& input : inputs) all.push_back(FlatPlan::InputBuffer::of(input));
     auto results = flat_->run(all, scalars.empty() ? c10::ArrayRef<double>(graph_.scalars) : scalars, /*keeps_results=*/false);
     return {results.begin(), results.end()};
   }
-  std::unique_ptr<Frame> frame = take_frame(scalars);
+  std::unique_ptr<RunFrame> frame = take_frame(scalars);
   for (size_t i = 0; i < inputs.size(); ++i) frame->put(graph_.inputs[i].value, std::move(inputs[i]));
   run_steps(*frame, mode, seconds);
   std::vector<at::Tensor> outputs;
@@ -470,7 +475,7 @@ std::vector<at::Tensor> Interpreter::run(std::vector<at::Tensor> inputs, RunMode
 }
 
 c10::SmallVector<at::Tensor, 4> Interpreter::run_kernels(c10::ArrayRef<const at::Tensor*> inputs) const {
-  std::unique_ptr<Frame> frame = take_frame({});
+  std::unique_ptr<RunFrame> frame = take_frame({});
   for (size_t i = 0; i < inputs.size(); ++i) frame->put(graph_.inputs[i].value, *inputs[i]);
   run_steps(*frame, RunMode::kernels, nullptr);
   c10::SmallVector<at::Tensor, 4> outputs;

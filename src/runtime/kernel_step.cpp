@@ -8,10 +8,10 @@
 namespace tenon::runtime {
 
 void run(const KernelStep& step, c10::ArrayRef<void*> memory, c10::ArrayRef<double> scalars) {
-  c10::SmallVector<double, 4> numbers;
-  for (auto [which, known] : step.numbers) numbers.push_back(which < 0 ? known : scalars[which]);
-  abi::KernelArguments arguments{memory.data(), step.sizes.data(), numbers.data()};
-  const Code& code = step.codes[step.code->load(std::memory_order_relaxed)];
+  c10::SmallVector<double, 4> values;
+  for (auto [index, constant] : step.scalars) values.push_back(index < 0 ? constant : scalars[index]);
+  abi::KernelArguments arguments{memory.data(), step.sizes.data(), values.data()};
+  const KernelCode& code = step.codes[step.code->load(std::memory_order_relaxed)];
   if (step.iterations <= code.grain) code.function(0, step.iterations, &arguments);
   else bridge::parallel_for(0, step.iterations, code.grain, [&](int64_t begin, int64_t end) { code.function(begin, end, &arguments); });
 }
@@ -19,7 +19,7 @@ void run(const KernelStep& step, c10::ArrayRef<void*> memory, c10::ArrayRef<doub
 namespace {
 
 template <class T>
-bool is_in_range(const KernelStep::Range& range, const at::Tensor& indices) {
+bool is_in_range(const KernelStep::IndexRange& range, const at::Tensor& indices) {
   const T* at = indices.const_data_ptr<T>();
   bool ok = true;
   if (!range.exempt) {
@@ -33,7 +33,7 @@ bool is_in_range(const KernelStep::Range& range, const at::Tensor& indices) {
 }  // namespace
 
 bool are_in_range(const KernelStep& step, c10::ArrayRef<at::Tensor> inputs) {
-  return std::all_of(step.ranges.begin(), step.ranges.end(), [&](const KernelStep::Range& range) {
+  return std::all_of(step.ranges.begin(), step.ranges.end(), [&](const KernelStep::IndexRange& range) {
     at::Tensor indices = inputs[range.input].contiguous();
     if (indices.scalar_type() == at::kInt) return is_in_range<int32_t>(range, indices);
     return is_in_range<int64_t>(range, indices.to(at::kLong));

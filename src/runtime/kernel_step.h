@@ -1,4 +1,4 @@
-// A kernel at its place in a graph: machine code and the numbers to run it with.
+// A kernel of a graph: machine code and its arguments besides buffers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,38 +18,39 @@
 
 namespace tenon::runtime {
 
-// Machine code, and how it is shared out.
-struct Code {
-  std::string name;  // how explain calls it
+// Machine code, and how its iterations are distributed over threads.
+struct KernelCode {
+  std::string name;  // Text in explain.
   abi::KernelFunction function = nullptr;
   std::shared_ptr<const void> owner;
-  int64_t grain = 0;  // iterations that are worth a thread
+  int64_t grain = 0;  // Minimum number of iterations per thread.
 };
 
 struct KernelStep {
-  std::vector<Code> codes;                                                               // that compute the same; one is chosen
-  std::shared_ptr<std::atomic<size_t>> code = std::make_shared<std::atomic<size_t>>(0);  // which
-  std::vector<std::pair<int32_t, double>> numbers;                                       // each a scalar of the graph, or (-1) a known one
+  std::vector<KernelCode> codes;                                                         // Alternatives that compute the same.
+  std::shared_ptr<std::atomic<size_t>> code = std::make_shared<std::atomic<size_t>>(0);  // Index of the alternative that runs.
+  std::vector<std::pair<int32_t, double>> scalars;  // Index of a scalar of the graph, or -1 and a constant.
   std::vector<int64_t> sizes;
   int64_t iterations = 0;
-  struct Range {
-    size_t input = 0;  // a tensor of indices
+  struct IndexRange {
+    size_t input = 0;  // The operand that holds indices.
     int64_t extent = 0;
     std::optional<int64_t> exempt;
   };
-  std::vector<Range> ranges;  // in which indices are, or else `by_aten` computes the outputs, or throws
+  std::vector<IndexRange> ranges;  // `by_aten` computes the outputs or throws, if an index is out of range.
   using Ops = std::function<std::vector<at::Tensor>(std::vector<at::Tensor>, c10::ArrayRef<double>)>;
   Ops by_aten;
-  Ops call;                                        // instead of code; may be empty
-  std::shared_ptr<const Product> product;          // or this
-  std::shared_ptr<const Convolution> convolution;  // or this, or `by_aten` if it gives nothing
-  // Is shown the inputs and the outputs after each run; may be empty.
+  // At most one of these replaces the machine code. If a convolution returns nothing, `by_aten` computes the result.
+  Ops call;
+  std::shared_ptr<const ProductStep> product;
+  std::shared_ptr<const ConvolutionStep> convolution;
+  // Called with the inputs and outputs after each run; may be empty.
   std::function<void(c10::ArrayRef<at::Tensor>, c10::ArrayRef<at::Tensor>, c10::ArrayRef<double>)> check;
 };
 
 bool are_in_range(const KernelStep& step, c10::ArrayRef<at::Tensor> inputs);
 
-// `memory`: one pointer a buffer of the kernel; `scalars`: those of the graph.
+// `memory` has one pointer per buffer of the kernel; `scalars` are those of the graph.
 void run(const KernelStep& step, c10::ArrayRef<void*> memory, c10::ArrayRef<double> scalars);
 
 }  // namespace tenon::runtime

@@ -14,7 +14,7 @@ namespace {
 
 struct Blocks {
   std::mutex mutex;
-  std::multimap<size_t, char*> free;  // by size
+  std::multimap<size_t, char*> free;  // The key is the size.
 };
 
 Blocks& blocks() {
@@ -31,8 +31,8 @@ char* map(size_t bytes) {
 
 }  // namespace
 
-// A block that is too small makes way for a larger one, so that as many are kept as run at once.
-Lease::Lease(size_t bytes) {
+// The largest free block is unmapped if all are too small, so that no more blocks are kept than runs are concurrent.
+BlockLease::BlockLease(size_t bytes) {
   if (bytes == 0) return;
   {
     Blocks& all = blocks();
@@ -54,12 +54,12 @@ Lease::Lease(size_t bytes) {
     bytes_ = bytes;
     begin_ = map(bytes);
   }
-  // Under test nothing of an earlier run may look like a value.
+  // Tests fill the block with NaN, so that a read of uninitialized memory is noticed.
   static const bool poison = is_set(Flag::check_kernels);
   if (poison) std::memset(begin_, 0xff, bytes);
 }
 
-Lease::~Lease() {
+BlockLease::~BlockLease() {
   if (!begin_) return;
   Blocks& all = blocks();
   std::lock_guard lock(all.mutex);

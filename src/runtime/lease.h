@@ -1,17 +1,16 @@
-// Memory for the length of one run, from blocks that are kept: a fresh block would cost a page fault
-// every 4 KiB.
+// A block of memory for one run. Blocks are cached, since new memory costs a page fault every 4 KiB.
 #pragma once
 
 #include <cstddef>
 
 namespace tenon::runtime {
 
-class Lease {
+class BlockLease {
  public:
-  explicit Lease(size_t bytes);
-  ~Lease();
-  Lease(const Lease&) = delete;
-  Lease& operator=(const Lease&) = delete;
+  explicit BlockLease(size_t bytes);
+  ~BlockLease();
+  BlockLease(const BlockLease&) = delete;
+  BlockLease& operator=(const BlockLease&) = delete;
 
   char* begin() const { return begin_; }
 
@@ -20,7 +19,7 @@ class Lease {
   size_t bytes_ = 0;
 };
 
-// Blocks that nobody has leased go back to the system.
+// Returns all cached blocks that are not leased to the system.
 void free_unleased();
 
 }  // namespace tenon::runtime

@@ -18,18 +18,18 @@ namespace {
 
 constexpr size_t kPage = 4096;
 
-size_t first_limit() {
+size_t default_limit() {
   const char* wanted = flag_text(Flag::pack_megabytes);
   return wanted ? static_cast<size_t>(std::max(0LL, std::atoll(wanted))) << 20 : SIZE_MAX;
 }
 
-using Place = std::pair<const c10::StorageImpl*, const void*>;
-using Key = std::tuple<Form, std::vector<int64_t>, std::vector<Place>>;
+using WeightAddress = std::pair<const c10::StorageImpl*, const void*>;
+using PackKey = std::tuple<Form, std::vector<int64_t>, std::vector<WeightAddress>>;
 
-struct Packs {
+struct PackCache {
   std::mutex mutex;
-  std::map<Key, std::shared_ptr<const Pack>> all;
-  size_t bytes = 0, limit = first_limit();
+  std::map<PackKey, std::shared_ptr<const Pack>> all;
+  size_t bytes = 0, limit = default_limit();
 
   void drop_dead() {
     std::erase_if(all, [&](const auto& entry) {
@@ -40,9 +40,9 @@ struct Packs {
   }
 };
 
-Packs& packs() {
-  static Packs* packs = new Packs;
-  return *packs;
+PackCache& pack_cache() {
+  static PackCache* pack_cache = new PackCache;
+  return *pack_cache;
 }
 
 }  // namespace
@@ -64,9 +64,9 @@ Pages::Pages(size_t bytes) : bytes_(bytes) {
 Pages::~Pages() { munmap(begin_, bytes_); }
 
 size_t Pages::resident() const {
-  std::vector<unsigned char> there((bytes_ + kPage - 1) / kPage);
-  if (mincore(begin_, bytes_, there.data()) != 0) return bytes_;
-  return kPage * static_cast<size_t>(std::count_if(there.begin(), there.end(), [](unsigned char page) { return page & 1; }));
+  std::vector<unsigned char> residency((bytes_ + kPage - 1) / kPage);
+  if (mincore(begin_, bytes_, residency.data()) != 0) return bytes_;
+  return kPage * static_cast<size_t>(std::count_if(residency.begin(), residency.end(), [](unsigned char page) { return page & 1; }));
 }
 
 namespace {
@@ -81,7 +81,7 @@ std::array<uint64_t, 16> samples_of(const Weight& weight) {
 
 }  // namespace
 
-std::shared_ptr<Pack> Pack::of(Weights weights) {
+std::shared_ptr<Pack> Pack::of(WeightList weights) {
   auto pack = std::make_shared<Pack>();
   for (const Weight& weight : weights) {
     std::shared_ptr<const bridge::Mark> mark = weight.owner ? bridge::mark(weight.owner) : nullptr;
@@ -93,10 +93,10 @@ std::shared_ptr<Pack> Pack::of(Weights weights) {
   return pack;
 }
 
-bool Pack::fits(Weights weights) const {
+bool Pack::fits(WeightList weights) const {
   bool ok = weights.size() == sources_.size();
   for (size_t i = 0; i < sources_.size() && ok; ++i) {
-    const Source& source = sources_[i];
+    const WeightSource& source = sources_[i];
     ok = weights[i].owner == source.storage && weights[i].memory == source.memory && source.mark->is_current() &&
          samples_of(weights[i]) == source.samples;
   }
@@ -104,13 +104,13 @@ bool Pack::fits(Weights weights) const {
 }
 
 bool Pack::is_dead() const {
-  return std::any_of(sources_.begin(), sources_.end(), [](const Source& s) { return s.owner.expired() || !s.mark->is_current(); });
+  return std::any_of(sources_.begin(), sources_.end(), [](const WeightSource& s) { return s.owner.expired() || !s.mark->is_current(); });
 }
 
-std::shared_ptr<const Pack> find_pack(Weights weights, Form form, std::vector<int64_t> detail, const std::function<Packed()>& make) {
-  Packs& all = packs();
+std::shared_ptr<const Pack> find_pack(WeightList weights, Form form, std::vector<int64_t> detail, const std::function<Packed()>& make) {
+  PackCache& all = pack_cache();
   std::lock_guard lock(all.mutex);
-  Key key{form, std::move(detail), {}};
+  PackKey key{form, std::move(detail), {}};
   for (const Weight& weight : weights) std::get<2>(key).emplace_back(weight.owner, weight.memory);
   auto known = all.all.find(key);
   if (known != all.all.end() && known->second->fits(weights)) return known->second;
@@ -128,7 +128,7 @@ std::shared_ptr<const Pack> find_pack(Weights weights, Form form, std::vector<in
   return pack;
 }
 
-std::shared_ptr<const Pack> PackUse::known(Weights weights, c10::ArrayRef<int64_t> detail) {
+std::shared_ptr<const Pack> PackUse::known(WeightList weights, c10::ArrayRef<int64_t> detail) {
   std::lock_guard lock(mutex_);
   std::shared_ptr<const Pack> known = last_.lock();
   if (!known || detail != c10::ArrayRef<int64_t>(detail_) || !known->fits(weights)) return nullptr;
@@ -136,16 +136,17 @@ std::shared_ptr<const Pack> PackUse::known(Weights weights, c10::ArrayRef<int64_
   return known;
 }
 
-std::shared_ptr<const Pack> PackUse::get(Weights weights, Form form, c10::ArrayRef<int64_t> detail, const std::function<Packed()>& make) {
+std::shared_ptr<const Pack> PackUse::get(WeightList weights, Form form, c10::ArrayRef<int64_t> detail,
+                                         const std::function<Packed()>& make) {
   if (auto pack = known(weights, detail)) return pack;
   std::lock_guard lock(mutex_);
   if (until_next_-- > 0) return nullptr;
-  constexpr int64_t kMany = 64, kMostDoublings = 10;
-  if (std::exchange(hits_, 0) > kMany) misses_ = 0;
+  constexpr int64_t kHitsToResetBackoff = 64, kMaxBackoffDoublings = 10;
+  if (std::exchange(hits_, 0) > kHitsToResetBackoff) misses_ = 0;
   std::shared_ptr<const Pack> pack = find_pack(weights, form, detail.vec(), make);
   last_ = pack;
   detail_ = detail.vec();
-  until_next_ = (int64_t{1} << std::min(misses_++, kMostDoublings)) - 1;
+  until_next_ = (int64_t{1} << std::min(misses_++, kMaxBackoffDoublings)) - 1;
   return pack;
 }
 
@@ -156,7 +157,7 @@ void PackUse::drop() {
 }
 
 void drop_pack(const std::shared_ptr<const Pack>& pack) {
-  Packs& all = packs();
+  PackCache& all = pack_cache();
   std::lock_guard lock(all.mutex);
   std::erase_if(all.all, [&](const auto& entry) {
     bool is_it = entry.second == pack;
@@ -166,14 +167,14 @@ void drop_pack(const std::shared_ptr<const Pack>& pack) {
 }
 
 size_t pack_bytes() {
-  Packs& all = packs();
+  PackCache& all = pack_cache();
   std::lock_guard lock(all.mutex);
   all.drop_dead();
   return all.bytes;
 }
 
 void set_pack_limit(size_t bytes) {
-  Packs& all = packs();
+  PackCache& all = pack_cache();
   std::lock_guard lock(all.mutex);
   all.limit = bytes;
   all.drop_dead();

@@ -1,5 +1,5 @@
-// Weights in other forms, which libraries multiply by faster. A pack serves for as long as nobody could
-// have changed its weight; all packs of the process share one limit of memory.
+// Prepacked weights, with which products are faster. A pack is valid as long as nobody could have changed
+// its weight; all packs of the process share one memory limit.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,7 +17,7 @@
 
 namespace tenon::runtime {
 
-// How a weight is laid out; each product names the forms it can use.
+// Layout of a weight; each product lists the forms that it can use.
 enum class Form : uint8_t {
 #define TENON_FORM(name, text) name,
 #include "runtime/forms.def"
@@ -30,7 +30,7 @@ inline constexpr size_t kForms = 0
     ;
 const char* form_name(Form form);
 
-// Pages that are given back with it.
+// Memory pages, unmapped by the destructor.
 class Pages {
  public:
   explicit Pages(size_t bytes);
@@ -38,62 +38,62 @@ class Pages {
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;
   void* begin() const { return begin_; }
-  size_t resident() const;  // bytes that something was written to, in whole pages
+  size_t resident() const;  // Number of bytes in pages that have been written to.
 
  private:
   void* begin_;
   size_t bytes_;
 };
 
-// What a form is made of: pages, or tensors, one of them of a library's own kind.
+// The contents of a pack: pages, or tensors. `tensor` may have a layout that only its library understands.
 struct Packed {
   std::shared_ptr<const Pages> pages;
-  at::Tensor tensor, row;
+  at::Tensor tensor, bias;
   size_t bytes = 0;
 };
 
-// Where a weight lies, dense without overlaps, and whose memory that is; null: of nobody who would tell.
+// The memory of a weight, dense and without overlaps. `owner` is null if changes of the memory cannot be detected.
 struct Weight {
   c10::StorageImpl* owner = nullptr;
   const void* memory = nullptr;
   size_t bytes = 0;
   static Weight of(const at::Tensor& tensor) { return {bridge::owner_of(tensor), tensor.const_data_ptr(), tensor.nbytes()}; }
 };
-using Weights = c10::ArrayRef<Weight>;
+using WeightList = c10::ArrayRef<Weight>;
 
 class Pack {
  public:
-  // Null: somebody could change one of them without a word.
-  static std::shared_ptr<Pack> of(Weights weights);
+  // Returns null if changes of one of the weights cannot be detected.
+  static std::shared_ptr<Pack> of(WeightList weights);
 
-  // Whether it is of these weights, as they are now.
-  bool fits(Weights weights) const;
+  // Whether the pack was made from the current contents of these weights.
+  bool fits(WeightList weights) const;
   bool is_dead() const;
   Packed packed;
 
  private:
-  struct Source {
+  struct WeightSource {
     c10::weak_intrusive_ptr<c10::StorageImpl> owner;
     const c10::StorageImpl* storage;
     std::shared_ptr<const bridge::Mark> mark;
     const void* memory;
-    // A few of its words: a pointer from before the mark could be written through without a word to anyone.
+    // A few words of the weight. They detect most writes through pointers from before the mark, which nothing else notices.
     std::array<uint64_t, 16> samples;
   };
-  std::vector<Source> sources_;
+  std::vector<WeightSource> sources_;
 };
 
-// The pack of some weights that is known or is made now by `make`; `detail` tells packs of one form and memory apart: sizes,
-// strides. Null: they cannot be watched, or there is no room.
-std::shared_ptr<const Pack> find_pack(Weights weights, Form form, std::vector<int64_t> detail, const std::function<Packed()>& make);
+// The cached pack of these weights, or a new one made by `make`. `detail` (sizes, strides) distinguishes packs of the same form and
+// memory. Returns null if changes of the weights cannot be detected, or if the memory limit is reached.
+std::shared_ptr<const Pack> find_pack(WeightList weights, Form form, std::vector<int64_t> detail, const std::function<Packed()>& make);
 
-// Where a pack of one form is used again and again. Weights that keep changing are packed ever more rarely.
+// The use of a pack by one step. Weights that keep changing are packed at exponentially growing intervals.
 class PackUse {
  public:
-  std::shared_ptr<const Pack> get(Weights weights, Form form, c10::ArrayRef<int64_t> detail, const std::function<Packed()>& make);
-  // The pack of the last time, if it still fits.
-  std::shared_ptr<const Pack> known(Weights weights, c10::ArrayRef<int64_t> detail);
-  // It is not needed here any more.
+  std::shared_ptr<const Pack> get(WeightList weights, Form form, c10::ArrayRef<int64_t> detail, const std::function<Packed()>& make);
+  // The pack of the last call, if it is still valid; otherwise null.
+  std::shared_ptr<const Pack> known(WeightList weights, c10::ArrayRef<int64_t> detail);
+  // Removes the pack from the cache.
   void drop();
 
  private:
@@ -103,7 +103,7 @@ class PackUse {
   int64_t misses_ = 0, hits_ = 0, until_next_ = 0;
 };
 
-// Forgets a pack; who uses it keeps it so long.
+// Removes a pack from the cache. Its current users keep it alive.
 void drop_pack(const std::shared_ptr<const Pack>& pack);
 
 size_t pack_bytes();

@@ -1,4 +1,4 @@
-// A product of matrices at its place in a graph, by the form of its weight that was fastest in a short trial.
+// A matrix product of a graph, computed with the form of its weight that was fastest in a short trial.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,33 +15,34 @@
 
 namespace tenon::runtime {
 
-// [m, k] by [k, n], f32 or bf16. The row, of n elements, is added to each of its rows; it may be none.
+// left[m, k] × right[k, n] + bias[n], f32 or bf16; the bias may be undefined.
 struct ProductOperands {
   const at::Tensor& left;
   const at::Tensor& right;
-  const at::Tensor& row;
+  const at::Tensor& bias;
 };
 
-class Product {
+class ProductStep {
  public:
-  // `gelu`: empty, or how the result's GELU is approximated.
-  explicit Product(std::string gelu = "") : gelu_(std::move(gelu)) {}
+  // `gelu` is the approximation of a fused GELU; empty if there is none.
+  explicit ProductStep(std::string gelu = "") : gelu_(std::move(gelu)) {}
 
-  // True: `run` has no use for memory, the library makes its own.
-  bool makes_memory() const { return form_ == Form::onednn || !gelu_.empty(); }
-  // The result, which is `out`, of m times n elements in order, if that is defined and the form can write to it; or else a new
-  // matrix. Undefined where a GELU cannot be part of it.
+  // Whether the library allocates the result, so that `run` ignores `out`.
+  bool allocates_result() const { return form_ == Form::onednn || !gelu_.empty(); }
+  // Returns `out`, a contiguous tensor of m × n elements, if it is defined and the form can write to it; otherwise a new matrix.
+  // Returns an undefined tensor if a GELU cannot be fused.
   at::Tensor run(const ProductOperands& operands, at::Tensor out) const;
-  // Whether it can be part of one loop over the columns of several products with the same left operand; and that loop.
+  // Whether the product can be part of one parallel loop over the columns of several products with the same left operand.
   bool can_join(const ProductOperands& operands) const;
+  // Runs that loop.
   static void run_joined(c10::ArrayRef<ProductOperands> operands, c10::ArrayRef<at::Tensor> outs);
-  // The forms that could serve operands of this type, `k` deep.
+  // The forms that are possible for operands of this type with `k` columns on the left.
   std::vector<Form> forms(at::ScalarType type, int64_t k) const;
   Form form() const { return form_; }
-  // From now on by this form.
+  // Selects the form of later runs.
   void use(Form form) const;
   void drop_packs_of_others() const;
-  // The form, once it is known.
+  // Text for explain.
   std::string describe() const;
 
  private:
@@ -51,7 +52,7 @@ class Product {
   std::string gelu_;
   mutable std::atomic<Form> form_{Form::plain};
   mutable std::atomic<bool> is_chosen_{false};
-  mutable std::array<PackUse, kForms> packs_;  // per form
+  mutable std::array<PackUse, kForms> packs_;  // One per form.
 };
 
 }  // namespace tenon::runtime

@@ -1,6 +1,6 @@
 #include "runtime/small_conv.h"
 
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // g++ 12, of its own header
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // g++ 12 warns about its own header.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -11,10 +11,10 @@ namespace {
 #define TENON_AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl")))
 
 constexpr int64_t kLanes = SmallConv::kLanes;
-constexpr int kPixels = 8;  // of a row of the result, side by side
+constexpr int kPixels = 8;  // Neighbouring pixels of one row of the result that a tile computes.
 constexpr int64_t kBlock = 96;
 
-// Pixels [x, x + count) of one row of the result, channels [first, first + kVectors * kLanes).
+// Computes pixels [x, x + count) of one row of the result, channels [first, first + kVectors * kLanes).
 template <int kVectors>
 TENON_AVX512 void run_tile(const SmallConv& c, const float* image, const float* weight, const float* bias, const float* other,
                            const float* zeros, float* out, int64_t y, int64_t x, int64_t count, int64_t first) {
@@ -26,9 +26,9 @@ TENON_AVX512 void run_tile(const SmallConv& c, const float* image, const float* 
       totals[i][v] = _mm512_loadu_ps(bias + first + v * kLanes);
       sums[i][v] = _mm512_setzero_ps();
     }
-  // Every so often sums are put away, so that errors do not grow with the number of channels.
+  // Partial sums are added to the totals after every kBlock products, so that rounding errors do not grow with the number of channels.
   int64_t since = 0;
-  auto put_away = [&]() TENON_AVX512 {
+  auto add_to_totals = [&]() TENON_AVX512 {
 #pragma GCC unroll 8
     for (int i = 0; i < kPixels; ++i)
 #pragma GCC unroll 2
@@ -52,7 +52,7 @@ TENON_AVX512 void run_tile(const SmallConv& c, const float* image, const float* 
         int64_t end = std::min(c.channels, block + kBlock);
         since += end - block;
         if (since > kBlock) {
-          put_away();
+          add_to_totals();
           since = end - block;
         }
         for (int64_t k = block; k < end; ++k, w += padded) {
@@ -69,7 +69,7 @@ TENON_AVX512 void run_tile(const SmallConv& c, const float* image, const float* 
       }
     }
   }
-  put_away();
+  add_to_totals();
 #pragma GCC unroll 8
   for (int i = 0; i < kPixels; ++i) {
     if (i >= count) break;
@@ -80,7 +80,7 @@ TENON_AVX512 void run_tile(const SmallConv& c, const float* image, const float* 
       auto mask = static_cast<__mmask16>(left == kLanes ? 0xffff : (1u << left) - 1);
       __m512 sum = totals[i][v];
       if (other) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, other + at + v * kLanes));
-      // As libtorch has it: NaN stays NaN.
+      // NaN stays NaN, as in libtorch.
       if (c.has_relu) sum = _mm512_mask_mov_ps(_mm512_setzero_ps(), _mm512_cmp_ps_mask(sum, _mm512_setzero_ps(), _CMP_NLE_UQ), sum);
       _mm512_mask_storeu_ps(out + at + v * kLanes, mask, sum);
     }

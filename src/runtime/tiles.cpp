@@ -4,7 +4,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/stable/c/shim.h>
 
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // g++ 12, of its own header
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // g++ 12 warns about its own header.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -19,13 +19,13 @@ namespace {
 
 constexpr int64_t kColumns = 64, kRows = 256, kDepth = 256, kLanes = 16;
 
-// Sums of one tile, plus the row, as bf16.
-TENON_AVX512_BF16 void put(const float* sums, int64_t rows, int64_t columns, const c10::BFloat16* row, c10::BFloat16* out,
-                           int64_t out_stride) {
+// Stores the sums of one tile plus the bias as bf16.
+TENON_AVX512_BF16 void store_tile(const float* sums, int64_t rows, int64_t columns, const c10::BFloat16* bias, c10::BFloat16* out,
+                                  int64_t out_stride) {
   for (int64_t c = 0; c < columns; c += kLanes) {
     auto mask = static_cast<__mmask16>(columns - c >= kLanes ? 0xffff : (1u << (columns - c)) - 1);
     __m512 start = _mm512_setzero_ps();
-    if (row) start = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, row + c)), 16));
+    if (bias) start = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, bias + c)), 16));
     for (int64_t r = 0; r < rows; ++r) {
       __m512 sum = _mm512_add_ps(_mm512_loadu_ps(sums + r * kColumns + c), start);
       _mm256_mask_storeu_epi16(out + r * out_stride + c, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(sum)));
@@ -43,7 +43,7 @@ void run_blocks(int64_t begin, int64_t end, void* job) {
         at::native::cpublas::brgemm(rows, kColumns, std::min(kDepth, t.k - k), t.left_stride, kColumns, kColumns, /*add_C=*/k > 0,
                                     t.left + m * t.left_stride + k, t.right + (block * t.k + k) * kColumns, sums, /*is_vnni=*/true);
       int64_t n = block * kColumns;
-      put(sums, rows, std::min(kColumns, t.n - n), t.row ? t.row + n : nullptr, t.out + m * t.n + n, t.n);
+      store_tile(sums, rows, std::min(kColumns, t.n - n), t.bias ? t.bias + n : nullptr, t.out + m * t.n + n, t.n);
     }
   at::native::cpublas::brgemm_release(/*is_vnni=*/true);
 }
@@ -72,7 +72,7 @@ Packed pack_tiles(const at::Tensor& weight) {
 void run_tiles(const Tiles& what) {
   Tiles job = what;
   if (torch_parallel_for(0, (what.n + kColumns - 1) / kColumns, 1, &run_blocks, &job) != 0)
-    throw InternalError("a product by tiles failed on libtorch's threads");
+    throw InternalError("a brgemm product failed on libtorch's threads");
 }
 
 }  // namespace tenon::runtime

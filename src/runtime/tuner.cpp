@@ -14,26 +14,25 @@
 namespace tenon::runtime {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr size_t kRounds = 8, kFinals = 9;
 
-// Steps that compute the same by the same sizes.
-struct Sort {
+// Steps that compute the same op with the same sizes. They share one choice of form or machine code.
+struct TuningSet {
   std::vector<const KernelStep*> steps;
-  std::vector<size_t> places;                // in the graph
-  std::vector<Form> forms;                   // of a product; empty: of a kernel
-  std::vector<std::vector<double>> seconds;  // per way, per run
-  size_t usual = 0, best = 0;
+  std::vector<size_t> nodes;                 // Indices of the steps' nodes in the graph.
+  std::vector<Form> forms;                   // Forms of a product; empty for a kernel.
+  std::vector<std::vector<double>> seconds;  // Times per alternative and run.
+  size_t initial = 0, best = 0;
 
-  size_t ways() const { return seconds.size(); }
-  void take(size_t way) const {
+  size_t alternatives() const { return seconds.size(); }
+  void select(size_t alternative) const {
     for (const KernelStep* step : steps) {
-      if (step->product) step->product->use(forms[way]);
-      else step->code->store(way);
+      if (step->product) step->product->use(forms[alternative]);
+      else step->code->store(alternative);
     }
   }
-  void settle() const {
-    take(best);
+  void apply_best() const {
+    select(best);
     for (const KernelStep* step : steps)
       if (step->product) step->product->drop_packs_of_others();
   }
@@ -53,7 +52,7 @@ std::string key_of(const ir::Graph& graph, const ir::Node& node, const KernelSte
   return key;
 }
 
-std::vector<Form> forms_of(const ir::Graph& graph, const ir::Node& node, const Product& product) {
+std::vector<Form> forms_of(const ir::Graph& graph, const ir::Node& node, const ProductStep& product) {
   const ir::TensorType& left = graph.values[std::get<ir::ValueId>(node.args[1])].type;
   return product.forms(bridge::from_dtype(left.dtype), left.sizes[1]);
 }
@@ -64,42 +63,42 @@ class Tuner {
       : interpreter_(interpreter), inputs_(inputs), scalars_(scalars), seconds_(interpreter.graph().nodes.size()) {}
 
   void run(double budget, const std::function<void(double)>& progress) {
-    find_sorts();
-    if (sorts_.empty()) return;
-    size_t most = 0;
-    for (auto& [key, sort] : sorts_) most = std::max(most, sort.ways());
-    auto start = Clock::now();
-    auto spent = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-    size_t rounds = (kRounds + 1) * most, round = 0;
-    // The first of them all makes packs.
+    find_sets();
+    if (sets_.empty()) return;
+    size_t max_alternatives = 0;
+    for (auto& [key, set] : sets_) max_alternatives = std::max(max_alternatives, set.alternatives());
+    auto start = std::chrono::steady_clock::now();
+    auto spent = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+    size_t rounds = (kRounds + 1) * max_alternatives, round = 0;
+    // The first round of each alternative makes packs and is not timed.
     for (; round < rounds && spent() < budget * 0.8; ++round) {
-      run_round(round, /*is_first=*/round < most);
+      run_round(round, /*is_first=*/round < max_alternatives);
       progress(0.9 * static_cast<double>(round + 1) / static_cast<double>(rounds));
     }
-    bool is_known = round >= 2 * most;
-    for (auto& [key, sort] : sorts_) sort.best = is_known ? best_of(sort) : sort.usual;
+    bool is_known = round >= 2 * max_alternatives;
+    for (auto& [key, set] : sets_) set.best = is_known ? best_of(set) : set.initial;
     if (is_known) compare();
-    for (auto& [key, sort] : sorts_) sort.settle();
+    for (auto& [key, set] : sets_) set.apply_best();
     progress(1);
   }
 
  private:
-  void find_sorts() {
+  void find_sets() {
     const ir::Graph& graph = interpreter_.graph();
-    time_run();  // whose trials, if any, are not part of it
+    time_run();  // This run does the short trials of products, which must not be timed later.
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
       const KernelStep* step = interpreter_.kernel(i);
       if (!step || step->call || step->convolution || (!step->product && step->codes.size() < 2)) continue;
       std::vector<Form> forms = step->product ? forms_of(graph, graph.nodes[i], *step->product) : std::vector<Form>();
       if (step->product && forms.size() < 2) continue;
-      Sort& sort = sorts_[key_of(graph, graph.nodes[i], *step)];
-      if (sort.steps.empty()) {
-        sort.forms = forms;
-        sort.seconds.resize(step->product ? forms.size() : step->codes.size());
-        if (step->product) sort.usual = static_cast<size_t>(std::find(forms.begin(), forms.end(), step->product->form()) - forms.begin());
+      TuningSet& set = sets_[key_of(graph, graph.nodes[i], *step)];
+      if (set.steps.empty()) {
+        set.forms = forms;
+        set.seconds.resize(step->product ? forms.size() : step->codes.size());
+        if (step->product) set.initial = static_cast<size_t>(std::find(forms.begin(), forms.end(), step->product->form()) - forms.begin());
       }
-      sort.steps.push_back(step);
-      sort.places.push_back(i);
+      set.steps.push_back(step);
+      set.nodes.push_back(i);
     }
   }
 
@@ -107,56 +106,57 @@ class Tuner {
     return seconds_of([&] { interpreter_.run(inputs_, RunMode::kernels, scalars_, &seconds_); });
   }
 
-  // What is beside a step is in another way each time too.
+  // The alternatives of different sets are shifted against each other, so that a step is timed beside different neighbours.
   void run_round(size_t round, bool is_first) {
     size_t shift = 0;
-    std::vector<size_t> ways;
-    for (auto& [key, sort] : sorts_) {
-      ways.push_back((round + (is_first ? 0 : shift++ * (round / 4))) % sort.ways());
-      sort.take(ways.back());
+    std::vector<size_t> alternatives;
+    for (auto& [key, set] : sets_) {
+      alternatives.push_back((round + (is_first ? 0 : shift++ * (round / 4))) % set.alternatives());
+      set.select(alternatives.back());
     }
     time_run();
     if (is_first) return;
     size_t s = 0;
-    for (auto& [key, sort] : sorts_) {
+    for (auto& [key, set] : sets_) {
       double sum = 0;
-      for (size_t place : sort.places) sum += seconds_[place];
-      sort.seconds[ways[s++]].push_back(sum);
+      for (size_t node : set.nodes) sum += seconds_[node];
+      set.seconds[alternatives[s++]].push_back(sum);
     }
   }
 
-  // Only what is clearly better than the usual.
-  size_t best_of(const Sort& sort) const {
-    constexpr double kClearly = 0.98;
+  // The fastest alternative, if it is at least 2 % faster than the initial one; otherwise the initial one.
+  size_t best_of(const TuningSet& set) const {
+    constexpr double kMaxTimeRatio = 0.98;
     std::vector<double> medians;
-    for (const auto& seconds : sort.seconds) medians.push_back(seconds.empty() ? 1e9 : median(seconds));
+    for (const auto& seconds : set.seconds) medians.push_back(seconds.empty() ? 1e9 : median(seconds));
     auto best = static_cast<size_t>(std::min_element(medians.begin(), medians.end()) - medians.begin());
-    return medians[best] < kClearly * medians[sort.usual] ? best : sort.usual;
+    return medians[best] < kMaxTimeRatio * medians[set.initial] ? best : set.initial;
   }
 
-  // All that was chosen beside all that is usual, in turn: unless it is faster as a whole, nothing changes.
+  // Times the chosen and the initial alternatives of all sets in alternating runs. Unless the chosen ones are faster as a whole,
+  // nothing changes.
   void compare() {
-    std::vector<double> usual, chosen;
+    std::vector<double> initial, chosen;
     for (size_t i = 0; i < kFinals; ++i) {
-      for (auto& [key, sort] : sorts_) sort.take(sort.usual);
-      usual.push_back(time_run());
-      for (auto& [key, sort] : sorts_) sort.take(sort.best);
+      for (auto& [key, set] : sets_) set.select(set.initial);
+      initial.push_back(time_run());
+      for (auto& [key, set] : sets_) set.select(set.best);
       chosen.push_back(time_run());
     }
-    if (median(chosen) < median(usual)) return;
-    for (auto& [key, sort] : sorts_) sort.best = sort.usual;
+    if (median(chosen) < median(initial)) return;
+    for (auto& [key, set] : sets_) set.best = set.initial;
   }
 
   const Interpreter& interpreter_;
   const std::vector<at::Tensor>& inputs_;
   c10::ArrayRef<double> scalars_;
-  std::vector<double> seconds_;  // of the last run, per step
-  std::map<std::string, Sort> sorts_;
+  std::vector<double> seconds_;  // Time per step of the last run.
+  std::map<std::string, TuningSet> sets_;
 };
 
 }  // namespace
 
-// Of ATen's ops that keep their place only those with random numbers do more than throw.
+// ATen's ops whose order matters can only throw, except random ones, which have an effect.
 bool is_repeatable(const ir::Graph& graph) {
   bool has_effects = std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const ir::Node& node) {
     if (!node.ordered) return false;

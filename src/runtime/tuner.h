@@ -1,5 +1,5 @@
-// The longer trial: all of a graph runs again and again, its steps in one way after the other, each where it stands: with the
-// weights as cold and the caches as full as they will be. Steps that are alike are judged together.
+// Autotuning of a graph. The whole graph runs repeatedly with different alternatives of its steps (forms of weights, versions of
+// kernels), so that each is timed with realistic cache contents. Equal steps share one choice.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,10 +11,10 @@
 
 namespace tenon::runtime {
 
-// Whether a graph may run more than once for one call.
+// Whether a graph may run more than once per call: it has no side effects and draws no random numbers.
 bool is_repeatable(const ir::Graph& graph);
 
-// Takes at most about this many seconds; `progress` is told which part of them is over.
+// Takes at most about `seconds`; `progress` is called with the fraction that is done.
 void tune(const Interpreter& interpreter, const std::vector<at::Tensor>& inputs, c10::ArrayRef<double> scalars, double seconds,
           const std::function<void(double)>& progress);
 

@@ -13,26 +13,26 @@ ir::DType wider(ir::DType dtype) {
 }
 
 void widen_attribute(ir::Attribute& attribute, bool is_type) {
-  if (auto* number = std::get_if<ir::ScalarTensor>(&attribute)) {
-    if (number->plain) number->dtype = wider(number->dtype);
+  if (auto* scalar = std::get_if<ir::ScalarTensor>(&attribute)) {
+    if (scalar->plain) scalar->dtype = wider(scalar->dtype);
   } else if (auto* type = std::get_if<int64_t>(&attribute); type && is_type) {
     if (c10::isFloatingType(static_cast<at::ScalarType>(*type))) *type = static_cast<int64_t>(at::kDouble);
   }
 }
 
-// Made from nothing: its type is what an argument says, or the default.
-bool is_born_real(const ir::Graph& wide, const ir::Node& node) {
+// Whether the node creates a floating-point tensor without operands; its type is an argument or the default type.
+bool is_float_factory(const ir::Graph& wide, const ir::Node& node) {
   bool out = node.results.size() == 1 && !node.results[0].is_list && wide.values[node.results[0].ids[0]].type.dtype == ir::DType::f64;
   ir::for_each_operand(node, [&](ir::ValueId) { out = false; });
   return out;
 }
 
-// ATen computes on integers and bools alone in its default type: in f64 if they are f64.
+// ATen converts operands that are all integers or bools to its default type. Converts them to f64 first, so that it computes in f64.
 void widen_integers(ir::Graph& graph, const ir::Node& node, std::vector<ir::Node>& before, ir::Node& out) {
-  bool makes_real = false, reads_real = node.op == "aten::where.self";
-  ir::for_each_definition(node, [&](ir::ValueId id) { makes_real |= graph.values[id].type.dtype == ir::DType::f64; });
-  ir::for_each_operand(node, [&](ir::ValueId id) { reads_real |= graph.values[id].type.dtype == ir::DType::f64; });
-  if (!makes_real || reads_real || node.op == "aten::_to_copy") return;
+  bool makes_float = false, reads_float = node.op == "aten::where.self";
+  ir::for_each_definition(node, [&](ir::ValueId id) { makes_float |= graph.values[id].type.dtype == ir::DType::f64; });
+  ir::for_each_operand(node, [&](ir::ValueId id) { reads_float |= graph.values[id].type.dtype == ir::DType::f64; });
+  if (!makes_float || reads_float || node.op == "aten::_to_copy") return;
   ir::Attribute none = ir::None{};
   for (ir::Argument& arg : out.args)
     if (auto* id = std::get_if<ir::ValueId>(&arg); id && *id != ir::kNoValue) {
@@ -57,7 +57,7 @@ ir::Graph widen(ir::Graph graph) {
       if (auto* attribute = std::get_if<ir::Attribute>(&node.args[i])) {
         bool is_type = parameters[i].real_type()->str().find("ScalarType") != std::string::npos;
         widen_attribute(*attribute, is_type);
-        if (is_type && is_born_real(graph, node)) *attribute = static_cast<int64_t>(at::kDouble);
+        if (is_type && is_float_factory(graph, node)) *attribute = static_cast<int64_t>(at::kDouble);
       }
     ir::Node wide = node;
     widen_integers(graph, node, nodes, wide);
@@ -87,7 +87,7 @@ double noise_unit(ir::DType dtype) {
 ir::Graph add_noise(ir::Graph wide, const ir::Graph& narrow, std::vector<double>& units) {
   std::vector<ir::Node> nodes = std::move(wide.nodes);
   wide.nodes.clear();
-  // Makes `id` the product of a new value and noise.
+  // Replaces the definition of `id` by a new value, and makes `id` the product of that value and a noise input.
   auto disturb = [&](ir::ValueId id) {
     ir::TensorType type = wide.values[id].type;
     ir::ValueId clean = wide.add_value(type), noise = wide.add_value(type);

@@ -1,4 +1,4 @@
-// Graph breaks cost a call nothing but return addresses: source lines are found when somebody asks for them.
+// A graph break costs a call only the storing of return addresses; source lines are looked up by explain.
 #include <gtest/gtest.h>
 #include <tenon/compile.h>
 #include <tenon/inspect.h>
@@ -15,7 +15,7 @@ namespace {
 
 using torch::Tensor;
 
-// Puts a command of this name in front of all others on the PATH; it leaves a file where it ran.
+// Puts a command of this name first on the PATH; the command creates a file when it runs.
 class Impostor {
  public:
   explicit Impostor(const std::string& command) : path_(std::getenv("PATH")) {

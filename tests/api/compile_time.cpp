@@ -1,4 +1,4 @@
-// Compile time is linear in the program, and memory does not grow with the number of sizes met.
+// Compile time is linear in the number of ops, and memory does not grow with the number of sizes seen.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <tenon/compile.h>
@@ -21,7 +21,7 @@ double cpu_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Seconds of CPU until graphs answer, above what eager takes.
+// CPU seconds until calls are served by graphs, minus the time of the eager calls.
 template <class F>
 double compile_seconds(F&& program, const Tensor& x, Options options) {
   auto fast = tenon::compile(program, std::move(options));
@@ -49,7 +49,7 @@ Tensor chain(Tensor x, int ops) {
   return x;
 }
 
-// No two stretches of it are alike.
+// A program without repeated op sequences.
 Tensor mixed(Tensor x, int ops) {
   for (int i = 0; i < ops; ++i) {
     int kind = (i * i + i / 7) % 4;
@@ -70,7 +70,7 @@ size_t resident_kilobytes() {
 
 TEST_F(CompileTime, FourHundredPointwiseOps) {
   for (Trust trust : {Trust::checked, Trust::pure}) {
-    double least = 1e9;  // of three, on a busy machine
+    double least = 1e9;  // Minimum of three runs, because other processes disturb the timing.
     for (int i = 0; i < 3 && least > 0.5; ++i)
       least = std::min(least, compile_seconds([](Tensor x) { return chain(x, 400); }, torch::randn({8}), {.trust = trust}));
     EXPECT_LT(least, 0.5);
@@ -99,7 +99,7 @@ TEST_F(CompileTime, ManyPieces) {
   }
 }
 
-// The gradient is a sum of as many tensors as there are slices.
+// The gradient is a sum with one summand per slice.
 TEST_F(CompileTime, ManySlicesAndTheirGradient) {
   at::AutoGradMode grad_mode(true);
   auto program = [](Tensor given) {

@@ -43,7 +43,7 @@ TEST_P(Containers, Maps) {
   auto fast = tenon::compile(body, options());
   for (int i = 0; i < 5; ++i) {
     Tensor a = torch::randn({3}), b = torch::randn({3}), c = torch::randn({3});
-    // Put in in another order each time, in a table of another size.
+    // Each call inserts in another order, into a hash table of another size.
     Named in(i % 2 ? 1 : 100);
     for (const auto& [name, tensor] :
          i % 2 ? std::vector{std::pair{"a", a}, std::pair{"b", b}} : std::vector{std::pair{"b", b}, std::pair{"a", a}})
@@ -90,7 +90,7 @@ TEST_P(Containers, IValues) {
     kept.emplace_back(got);
     sums.push_back(expected->elements()[0].toTensor());
   }
-  // What earlier calls returned is still theirs.
+  // Results of earlier calls are unchanged.
   for (size_t i = 0; i < kept.size(); ++i) EXPECT_EQ(difference(sums[i], kept[i].toTuple()->elements()[0].toTensor()), "");
   expect_answered(fast);
 }

@@ -1,4 +1,4 @@
-// C10 stances, limits, disable, reset, counters; C13 verify and quarantine.
+// C10: stances, limits, disable, reset, counters. C13: verify and quarantine.
 #include <gtest/gtest.h>
 #include <tenon/control.h>
 #include <tenon/inspect.h>
@@ -54,7 +54,7 @@ TEST(Control, C10FailOnRecompileSaysWhere) {
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::recompile) << error.what();
     }
-    // What the program did before it came to the unknown op is done.
+    // The ops before the unknown op have run.
     EXPECT_EQ(state[0].item<float>(), trust == Trust::checked ? 6 : 5);
   }
 }

@@ -64,10 +64,10 @@ TEST(Explain, C7KernelsAndWhatIsLeft) {
   EXPECT_NE(kernel.assembly().find("ret"), std::string::npos);
   ASSERT_EQ(why.graphs[0].left.size(), 1u);
   EXPECT_EQ(why.graphs[0].left[0].op, "aten::mm");
-  EXPECT_NE(why.text().find("left to ATen: 1 x aten::mm (no row)"), std::string::npos) << why;
+  EXPECT_NE(why.text().find("runs in ATen: 1 x aten::mm (no native kernel)"), std::string::npos) << why;
 }
 
-// Two products with a softmax between them are one call; a query that sees no key is NaN, as in eager.
+// Two products with a softmax between them become one attention call. A query whose keys are all masked gives NaN, as in eager.
 TEST(Explain, C7AttentionWrittenOutIsOneCall) {
   std::vector<std::string> all = backends();
   if (std::find(all.begin(), all.end(), "native") == all.end()) GTEST_SKIP() << "a build without code generation";
@@ -75,18 +75,18 @@ TEST(Explain, C7AttentionWrittenOutIsOneCall) {
   using Score = std::function<torch::Tensor(torch::Tensor)>;
   torch::Tensor bias = torch::randn({256, 256}), hidden = torch::ones({256, 256}, torch::kBool).triu(1), shut = bias.clone();
   shut[5].fill_(kNothing);
-  std::vector<Score> ways = {[](torch::Tensor s) { return s; }, [](torch::Tensor s) { return s / 2.5; },
-                             [&](torch::Tensor s) { return s * 0.3 + bias; },
-                             [&](torch::Tensor s) { return s.masked_fill(hidden, kNothing); }, [&](torch::Tensor s) { return s + shut; }};
-  for (size_t w = 0; w < ways.size(); ++w) {
+  std::vector<Score> scores = {[](torch::Tensor s) { return s; }, [](torch::Tensor s) { return s / 2.5; },
+                               [&](torch::Tensor s) { return s * 0.3 + bias; },
+                               [&](torch::Tensor s) { return s.masked_fill(hidden, kNothing); }, [&](torch::Tensor s) { return s + shut; }};
+  for (size_t w = 0; w < scores.size(); ++w) {
     auto attend = [&](torch::Tensor q, torch::Tensor k, torch::Tensor v) {
-      return torch::matmul(torch::softmax(ways[w](torch::matmul(q, k.transpose(-1, -2))), -1), v);
+      return torch::matmul(torch::softmax(scores[w](torch::matmul(q, k.transpose(-1, -2))), -1), v);
     };
     auto fast = tenon::compile(attend, {.trust = Trust::pure});
     torch::Tensor q = torch::randn({1, 2, 256, 16}), k = torch::randn({1, 2, 256, 16}), v = torch::randn({1, 2, 256, 16}), got;
     for (int i = 0; i < 4; ++i) got = fast(q, k, v);
-    EXPECT_TRUE(torch::allclose(got, attend(q, k, v), 1e-4, 1e-5, /*equal_nan=*/true)) << "way " << w;
-    EXPECT_EQ(got.isnan().any().item<bool>(), w == 4) << "way " << w;
+    EXPECT_TRUE(torch::allclose(got, attend(q, k, v), 1e-4, 1e-5, /*equal_nan=*/true)) << "score " << w;
+    EXPECT_EQ(got.isnan().any().item<bool>(), w == 4) << "score " << w;
     Explanation why = tenon::explain(fast);
     ASSERT_EQ(why.graphs.size(), 1u);
     EXPECT_EQ(why.graphs[0].kernels.back().call, "aten::_scaled_dot_product_flash_attention_for_cpu") << why;
@@ -95,7 +95,7 @@ TEST(Explain, C7AttentionWrittenOutIsOneCall) {
   }
 }
 
-// Heads and rows that lie in another order in memory, as MultiheadAttention has them.
+// Queries whose head and sequence dimensions are transposed in memory, as in MultiheadAttention.
 TEST(Explain, C7AttentionOfTransposedQueries) {
   std::vector<std::string> all = backends();
   if (std::find(all.begin(), all.end(), "native") == all.end()) GTEST_SKIP() << "a build without code generation";
@@ -112,8 +112,8 @@ TEST(Explain, C7AttentionOfTransposedQueries) {
   }
 }
 
-// The loss of each row from its greatest element and the sum of exponentials: to the last bits of eager's, also where it is
-// nearly nothing, and with eager's words for a target that is none.
+// Cross entropy computed from the maximum and the sum of exponentials of each row. It agrees with eager to the last bits, also where
+// the loss is close to 0, and has eager's error message for an invalid target.
 TEST(Explain, C7CrossEntropyNeedsNoLogProbabilities) {
   std::vector<std::string> all = backends();
   if (std::find(all.begin(), all.end(), "native") == all.end()) GTEST_SKIP() << "a build without code generation";
@@ -165,7 +165,7 @@ TEST(Explain, C7CheckedCallsTellWhereTheProgramLeftWhatIsKnown) {
   Explanation why = tenon::explain(fast);
   EXPECT_EQ(why.calls, 6u);
   EXPECT_EQ(why.recorded, 2u);
-  EXPECT_EQ(why.replayed, 2u);  // the second time op by op
+  EXPECT_EQ(why.replayed, 2u);  // The second replay runs op by op.
   EXPECT_EQ(why.answered, 2u);
   ASSERT_EQ(why.recompiles.size(), 1u);
   EXPECT_EQ(why.recompiles[0].guard, "replay");

@@ -1,4 +1,4 @@
-// C6 C12: gradients flow through a compiled function as through any other.
+// C6, C12: gradients through a compiled function equal eager's.
 #include <gtest/gtest.h>
 #include <tenon/compile.h>
 #include <tenon/inspect.h>
@@ -16,7 +16,7 @@ class Gradients : public testing::TestWithParam<std::string> {
  protected:
   Options options() { return {.backend = GetParam()}; }
 
-  // Runs `use` with the eager function and with the compiled one, four times, and compares what it gives back.
+  // Runs `use` with the eager function and with the compiled one, four times, and compares the results.
   template <class F, class Use>
   void expect_equal(F function, Use use) {
     auto fast = tenon::compile(function, options());
@@ -144,8 +144,8 @@ TEST_P(Gradients, DoubleBackwardThroughIt) {
                });
 }
 
-// First and second order together: the two ways through the function are summed after it instead of
-// inside it, so the last bit may differ (docs/limits.md).
+// First and second derivatives together: the two gradient paths through the function are summed outside of it
+// instead of inside, so the last bit may differ (docs/limits.md).
 TEST_P(Gradients, FirstAndSecondOrderTogether) {
   auto function = [&](Tensor x) { return torch::tanh(torch::mm(x, w)); };
   auto fast = tenon::compile(function, options());
@@ -229,7 +229,7 @@ TEST_P(Gradients, NothingDifferentiatedForManyCalls) {
   }
 }
 
-// Under pure, where a graph answers in place of the program.
+// The same under Trust::pure, where a graph serves the call without the program.
 class PureGradients : public testing::TestWithParam<std::string> {
  protected:
   Options options() { return {.backend = GetParam(), .trust = Trust::pure}; }
@@ -268,16 +268,16 @@ TEST_P(PureGradients, GradientPenaltyThroughDropout) {
     fc->zero_grad();
     Tensor x = torch::randn({3, 4}).requires_grad_();
     Tensor y = f(x).sum();
-    // Only now and then, as regularizers do; the masks are those of this call.
+    // The penalty is applied on some calls only, as in regularizers. It must use the dropout masks of the same call.
     Tensor penalty = i % 3 == 2 ? torch::autograd::grad({y}, {x}, {}, true, /*create_graph=*/true)[0].pow(2).sum() : torch::zeros({});
-    Tensor next = torch::rand({1});  // the generator goes on as in eager
+    Tensor next = torch::rand({1});  // The generator has the same state as in eager.
     (penalty + y).backward();
     return torch::cat({gradient().flatten(), next});
   };
   expect_close([&](Tensor x) { return torch::dropout(torch::tanh(fc(x)), 0.5, /*train=*/true); }, step);
 }
 
-// A program that cannot be run again for a second derivative runs itself once such a derivative is known of.
+// A program whose graph cannot be run again for a second derivative runs eagerly after such a derivative was requested.
 TEST_P(PureGradients, GradientPenaltyWhereStateIsWritten) {
   Tensor calls = torch::zeros({});
   auto step = [&](auto& f, int) {

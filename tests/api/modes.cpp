@@ -1,4 +1,4 @@
-// C3: modes give what eager gives, hold nothing of the caller's, and hand out nothing that they write again.
+// C3: every mode gives eager's results, holds no tensors of the caller, and never overwrites a result that the caller holds.
 #include <gtest/gtest.h>
 #include <tenon/compile.h>
 #include <tenon/inspect.h>
@@ -10,7 +10,8 @@ namespace tenon::test {
 
 using torch::Tensor;
 
-// Too large to be a list of functions over pointers; views between its products, a result that is a view, one that is an input's.
+// A network that is too large for a flat plan. It has views between its products, a result that is a view, and a result that is a view
+// of an input.
 struct WideNet : torch::nn::Module {
   WideNet() {
     register_module("up", up);
@@ -62,7 +63,7 @@ TEST_P(Modes, C3WhatIsHeldIsNotWrittenAgain) {
     inputs.push_back(torch::randn({24, 192}));
     auto y = fast(inputs.back());
     EXPECT_TRUE(close(y, expected(inputs.back())));
-    if (i % 2 == 0) y[0] = Tensor();  // its memory is the view's too
+    if (i % 2 == 0) y[0] = Tensor();  // The view still holds its memory.
     results.push_back(y);
   }
   for (size_t i = 0; i < 6; ++i) {
@@ -83,7 +84,7 @@ TEST_P(Modes, C3NothingOfTheCallersIsHeld) {
   EXPECT_TRUE(storage.expired());
 }
 
-// A storage may begin elsewhere than the one that was recorded.
+// The storage offset of an argument may differ from the recorded one.
 TEST_P(Modes, C3InputsLieAnywhere) {
   torch::NoGradGuard no_grad;
   auto fast = compiled();
@@ -124,7 +125,7 @@ TEST_P(Modes, C12ManyThreadsAtOnce) {
   EXPECT_EQ(wrong, 0);
 }
 
-// Views without elements, and a view of another type of a view: neither is a pointer into what it is a view of for long.
+// Views without elements, and a view with another dtype of a view; the frame cannot represent either by an offset into its base.
 TEST_P(Modes, C12ViewsOfViews) {
   torch::NoGradGuard no_grad;
   auto program = [](const Tensor& x) {

@@ -1,4 +1,4 @@
-// C3: weights that are kept in another form are never stale, however they are changed.
+// C3: packed weights are never stale, however the weights are changed.
 #include <gtest/gtest.h>
 #include <tenon/compile.h>
 #include <tenon/control.h>
@@ -12,7 +12,7 @@ namespace tenon::test {
 
 using torch::Tensor;
 
-// Needs TENON_FORM=packed: a trial may find that a weight is best as it is.
+// The test needs TENON_FORM=packed, because a trial may find the unpacked weight to be fastest.
 class Packs : public testing::TestWithParam<std::tuple<Trust, torch::ScalarType, int64_t>> {
  protected:
   void SetUp() override {
@@ -27,7 +27,7 @@ class Packs : public testing::TestWithParam<std::tuple<Trust, torch::ScalarType,
     return std::find(names.begin(), names.end(), "native") != names.end();
   }
 
-  // What it gives after a change is what eager gives, and so are the calls after that.
+  // The calls after a change must give eager's results.
   template <class Change>
   void expect_fresh_after(Change change) {
     torch::NoGradGuard no_grad;
@@ -102,7 +102,7 @@ TEST_P(Packs, C3OtherStorage) {
   expect_fresh_after([&] { layer->weight.set_data(noise()); });
 }
 
-// A graph writes to a part of the weight that none of the words which are looked at lies in.
+// A graph writes to a slice of the weight that contains none of the sampled words.
 TEST_P(Packs, C3AGraphWritesToAPart) {
   Options options;
   options.trust = std::get<0>(GetParam());
@@ -125,7 +125,7 @@ TEST_P(Packs, C3WithoutBias) {
   }
 }
 
-// Convolution, norm, addition and ReLU are one packed call.
+// Convolution, batch norm, addition and ReLU become one packed call.
 struct ConvolutionsImpl : torch::nn::Module {
   torch::nn::Conv2d first{nullptr}, second{nullptr};
   torch::nn::BatchNorm2d norm1{nullptr}, norm2{nullptr};
@@ -165,7 +165,7 @@ TEST_P(Packs, C3ConvolutionWithNorm) {
   }
 }
 
-// Freed with the weight; none where there is no room.
+// A pack is freed with its weight; no pack is made above the memory limit.
 TEST_P(Packs, C3MemoryIsCountedAndLimited) {
   torch::NoGradGuard no_grad;
   size_t before = stats().pack_bytes;
@@ -183,12 +183,12 @@ TEST_P(Packs, C3MemoryIsCountedAndLimited) {
     for (int i = 0; i < 4; ++i) other(x);
     EXPECT_GT(stats().pack_bytes, 0u);
   }
-  EXPECT_EQ(stats().pack_bytes, 0u) << "of a weight that is gone";
+  EXPECT_EQ(stats().pack_bytes, 0u) << "the weight was freed";
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, Packs,
                          testing::Combine(testing::Values(Trust::checked, Trust::pure), testing::Values(torch::kFloat, torch::kBFloat16),
-                                          testing::Values(8, 20)),  // f32: by loops of ours, by MKL
+                                          testing::Values(8, 20)),  // For f32, 8 rows use native loops and 20 rows use MKL.
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param) == Trust::pure ? "pure" : "checked") +
                                   (std::get<1>(info.param) == torch::kFloat ? "F32" : "Bf16") + "Rows" +

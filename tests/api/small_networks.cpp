@@ -1,4 +1,4 @@
-// C3, C12: small networks run as lists of functions over pointers; what they give out is the caller's own.
+// C3, C12: small networks run as flat plans, and never overwrite results that the caller holds.
 #include <gtest/gtest.h>
 #include <tenon/compile.h>
 #include <tenon/control.h>
@@ -115,7 +115,7 @@ TEST_P(SmallNetworks, C12ManyThreadsAtOnce) {
   EXPECT_EQ(wrong, 0);
 }
 
-// A net of convolutions too, with a residual, at sizes where nothing is a multiple of a vector.
+// A convolutional network with a residual connection, with sizes that are no multiples of a vector.
 TEST_P(SmallNetworks, C3SmallConvolutions) {
   torch::NoGradGuard no_grad;
   using Conv = torch::nn::Conv2dOptions;

@@ -1,4 +1,4 @@
-// Infinities and NaN through kernels are what eager makes of them.
+// Kernels treat infinities and NaN as eager does.
 #include <gtest/gtest.h>
 #include <tenon/compile.h>
 #include <tenon/inspect.h>
@@ -18,7 +18,7 @@ Tensor special(at::ScalarType type) {
   return torch::tensor(std::vector<double>{kInfinity, -kInfinity, kNaN, 20, -20, 0, -0.0, 1e4, -1e4}, torch::kDouble).to(type);
 }
 
-// Result and gradient, as doubles.
+// Returns the result and the gradient as doubles.
 template <class F>
 Tensor run(F&& f, const Tensor& values) {
   Tensor x = values.clone().requires_grad_();
@@ -29,7 +29,7 @@ Tensor run(F&& f, const Tensor& values) {
 
 }  // namespace
 
-// ATen's scalar loop is the one that is compared with: its vector loop gives NaN for f32 and bf16 at +inf (docs/limits.md).
+// The reference is ATen's scalar loop, because its vector loop gives NaN for f32 and bf16 at +inf (docs/limits.md).
 TEST(SpecialValues, Gelu) {
   if (std::getenv("TENON_CHECK_KERNELS")) GTEST_SKIP() << "kernels are compared with ATen's vector loop";
   for (const char* approximate : {"none", "tanh"})

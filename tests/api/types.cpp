@@ -1,4 +1,4 @@
-// C1: modules by holder, shared and raw pointer, callables; arguments and results of every kind.
+// C1: modules by holder, shared pointer and raw pointer; callables; arguments and results of every type.
 #include <gtest/gtest.h>
 #include <tenon/compile.h>
 #include <tenon/inspect.h>
@@ -161,7 +161,7 @@ TEST(Types, C1CompiledInsideCompiled) {
   expect_answered(outer, 3);
 }
 
-// What a bfloat16 is compared with, a number or one element, is rounded to one first.
+// A scalar, or a tensor of one element, is rounded to bfloat16 before it is compared with bfloat16 elements.
 TEST(Types, C7ComparisonsRoundFirst) {
   auto compared = [](const Tensor& x, const Tensor& one) { return std::vector<Tensor>{x.eq(0.1), x.eq(one), x.to(torch::kFloat).eq(one)}; };
   auto fast = tenon::compile(compared, {.trust = Trust::pure});

@@ -1,4 +1,4 @@
-// What a user is told on stderr: names, faults of Tenon's own, the recompile limit, compiles that take long.
+// Messages on stderr: names, internal errors, the recompile limit, long compilations.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <tenon/compile.h>
@@ -34,14 +34,15 @@ std::string stderr_of(F&& f) {
   return testing::internal::GetCapturedStderr();
 }
 
-size_t count(const std::string& text, const std::string& part) {
+size_t count(const std::string& text, const std::string& substring) {
   size_t found = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++found;
+  for (size_t at = 0; (at = text.find(substring, at)) != std::string::npos; at += substring.size()) ++found;
   return found;
 }
 
-void expect_parts(const std::string& text, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts) EXPECT_NE(text.find(part), std::string::npos) << part << "\nis not in\n" << text;
+void expect_substrings(const std::string& text, const std::vector<std::string>& substrings) {
+  for (const std::string& substring : substrings)
+    EXPECT_NE(text.find(substring), std::string::npos) << substring << "\nis not in\n" << text;
 }
 
 // A backend that cannot build anything.
@@ -77,15 +78,15 @@ TEST(Warnings, AFailedBuildIsToldOnce) {
         Tensor x = torch::randn({3});
         try {
           EXPECT_TRUE(fast(x).equal(x * 2 + 1));
-        } catch (const InternalError&) {  // under TENON_INTERNAL_ERRORS=raise
+        } catch (const InternalError&) {  // Thrown if TENON_INTERNAL_ERRORS=raise.
         }
       }
     });
     EXPECT_GE(tenon::stats().internal_errors, before + 1);
     if (std::getenv("TENON_INTERNAL_ERRORS")) continue;
     EXPECT_EQ(count(said, "tenon: "), 1u) << said;
-    expect_parts(said, {"'twice as much'", "backend 'broken' failed: out of order", "OnInternalError::raise"});
-    expect_parts(tenon::explain(fast).text(), {"out of order"});
+    expect_substrings(said, {"'twice as much'", "backend 'broken' failed: out of order", "OnInternalError::raise"});
+    expect_substrings(tenon::explain(fast).text(), {"out of order"});
   }
 }
 
@@ -104,9 +105,9 @@ TEST(Warnings, AFailedBuildCanBeAnExceptionOrIgnored) {
         raises(torch::randn({3}));
       } catch (const InternalError& error) {
         raised = true;
-        expect_parts(error.what(), {"backend 'broken' failed"});
+        expect_substrings(error.what(), {"backend 'broken' failed"});
       }
-      EXPECT_EQ(state[0].item<float>(), i + 1);  // the program has run, once
+      EXPECT_EQ(state[0].item<float>(), i + 1);  // The program has run exactly once.
     }
     EXPECT_TRUE(raised);
     auto silent = tenon::compile(body, {.backend = "broken", .trust = trust, .on_internal_error = OnInternalError::ignore});
@@ -114,7 +115,7 @@ TEST(Warnings, AFailedBuildCanBeAnExceptionOrIgnored) {
       for (int i = 0; i < 4; ++i) silent(torch::randn({3}));
     });
     EXPECT_EQ(said, "");
-    expect_parts(tenon::explain(silent).text(), {"out of order"});
+    expect_substrings(tenon::explain(silent).text(), {"out of order"});
   }
 }
 
@@ -124,8 +125,8 @@ TEST(Warnings, AFaultOfOursNamesTheFileAndTheCommand) {
   driver::InternalErrors errors(options);
   std::string report;
   std::string said = stderr_of([&] { report = errors.note(driver::BuildError(graph, /*keeps_weights=*/true, "a pass broke it")); });
-  expect_parts(report, {"a pass broke it", "`tenon-opt --all --kernels --keeps-weights ", "whole_step", ".ir`"});
-  if (!std::getenv("TENON_INTERNAL_ERRORS")) expect_parts(said, {"'whole step'", report});
+  expect_substrings(report, {"a pass broke it", "`tenon-opt --all --kernels --keeps-weights ", "whole_step", ".ir`"});
+  if (!std::getenv("TENON_INTERNAL_ERRORS")) expect_substrings(said, {"'whole step'", report});
   size_t begin = report.find("--keeps-weights ") + 16, end = report.find('`', begin);
   std::ifstream file(report.substr(begin, end - begin));
   std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -133,7 +134,7 @@ TEST(Warnings, AFaultOfOursNamesTheFileAndTheCommand) {
   std::remove(report.substr(begin, end - begin).c_str());
 }
 
-// The integer is a constant of the op, so each one is another program.
+// The integer is a constant of the op, so each value is another program.
 TEST(Warnings, TheRecompileLimitIsToldOnceChecked) {
   int64_t shift = 0;
   auto fast = tenon::compile([&](Tensor x) { return torch::roll(x, {shift}, {0}); },
@@ -142,7 +143,7 @@ TEST(Warnings, TheRecompileLimitIsToldOnceChecked) {
     for (shift = 1; shift < 8; ++shift) EXPECT_TRUE(fast(torch::arange(9.0)).equal(torch::roll(torch::arange(9.0), {shift}, {0})));
   });
   EXPECT_EQ(count(said, "tenon: "), 1u) << said;
-  expect_parts(said, {"'rolls' has reached its recompile_limit of 3", "run eagerly", "aten::roll", "Options::recompile_limit"});
+  expect_substrings(said, {"'rolls' has reached its recompile_limit of 3", "run eagerly", "aten::roll", "Options::recompile_limit"});
 }
 
 TEST(Warnings, TheRecompileLimitIsToldOncePure) {
@@ -151,7 +152,7 @@ TEST(Warnings, TheRecompileLimitIsToldOncePure) {
     for (int size = 1; size < 9; ++size) fast(torch::ones({size}));
   });
   EXPECT_EQ(count(said, "tenon: "), 1u) << said;
-  expect_parts(said, {"'grows' has reached its recompile_limit of 3", "Guard 'sizes' failed", "argument 0", "Pad arguments"});
+  expect_substrings(said, {"'grows' has reached its recompile_limit of 3", "Guard 'sizes' failed", "argument 0", "Pad arguments"});
 }
 
 TEST(Warnings, NothingIsToldBelowTheLimit) {
@@ -162,7 +163,7 @@ TEST(Warnings, NothingIsToldBelowTheLimit) {
   EXPECT_EQ(said, "");
 }
 
-// On a terminal that is a pseudo terminal of our own.
+// The notice is printed to a pseudo terminal.
 TEST(Warnings, ALongCompileIsToldWhileItRuns) {
   int terminal = posix_openpt(O_RDWR | O_NOCTTY);
   if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0) GTEST_SKIP() << "no pseudo terminals here";
@@ -184,7 +185,7 @@ TEST(Warnings, ALongCompileIsToldWhileItRuns) {
   fcntl(terminal, F_SETFL, O_NONBLOCK);
   for (ssize_t length; (length = read(terminal, buffer, sizeof buffer)) > 0;) said.append(buffer, static_cast<size_t>(length));
   for (int descriptor : {terminal, there, before}) close(descriptor);
-  expect_parts(said, {"tenon: compiling 'whole step', 5000 ops: 0 s", "took 0.1 s"});
+  expect_substrings(said, {"tenon: compiling 'whole step', 5000 ops: 0 s", "took 0.1 s"});
   EXPECT_EQ(count(said, "took"), 1u) << said;
 }
 

@@ -1,4 +1,4 @@
-// Errors: the code, the text and what to do.
+// Errors: their code, and that their text names the cause and the remedy.
 #include <gtest/gtest.h>
 #include <tenon/compile.h>
 #include <tenon/inspect.h>
@@ -24,7 +24,7 @@ void expect_error(ErrorCode code, const std::vector<std::string>& parts, F&& f) 
 TEST(Errors, C4FullgraphNamesOpLineReasonAndAdvice) {
   auto fast = tenon::compile(
       [](Tensor x) {
-        return x.sum().item<float>() > 0 ? x : -x;  // the line that the message names
+        return x.sum().item<float>() > 0 ? x : -x;  // The message names this line.
       },
       {.fullgraph = true});
   std::string line = "errors.cpp:" + std::to_string(__LINE__ - 3);

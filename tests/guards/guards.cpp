@@ -1,5 +1,5 @@
-// R9: each guard is needed. Every row of guards.def has a case here that equals eager, and does
-// not without the guard.
+// R9: each guard is needed. Every entry of guards.def has a test case here whose result equals eager's with
+// the guard and differs without it.
 #include <ATen/autocast_mode.h>
 #include <ATen/Context.h>
 #include <gtest/gtest.h>
@@ -18,8 +18,11 @@ namespace {
 using capture::GuardKind;
 using torch::Tensor;
 
-// Graphs are run here that do not fit, so by a backend that takes any sizes.
-// The same arguments under two settings; `call` runs under the second one when told so.
+// Graphs run on arguments that do not match them here, if a guard is switched off. Therefore the backend is aot_eager, which accepts
+// any sizes.
+
+// Calls a function with the same arguments under two settings: `setting(true, call)` runs `call` under the second one. Returns
+// whether the compiled result under the second setting equals eager's.
 template <class F, class Make>
 bool under(F function, Make make, const std::function<void(bool, const std::function<void()>&)>& setting) {
   auto fast = tenon::compile(function, {.backend = "aot_eager", .trust = Trust::pure});
@@ -86,7 +89,7 @@ bool settings() {
   });
 }
 
-// Two sets of arguments for one function.
+// Calls one function with two sets of arguments. Returns whether the compiled result for the second set equals eager's.
 template <class F, class A, class B>
 bool with_arguments(F function, A first, B second) {
   auto fast = tenon::compile(function, {.backend = "aot_eager", .trust = Trust::pure});
@@ -243,7 +246,7 @@ const std::map<GuardKind, bool (*)()> kCases = {
 
 }  // namespace
 
-// It has no storage that could be compared.
+// A sparse tensor has no storage that a guard could compare.
 TEST(Guards, SparseArgumentBesideAWrite) {
   torch::NoGradGuard no_grad;
   Tensor state = torch::zeros({3}), plain = torch::zeros({3});

@@ -14,11 +14,11 @@ namespace {
 
 using ir::ValueId;
 
-const planner::Placing kPlain{[](const ir::Node&) { return true; },
-                              [](const ir::Node&) { return std::vector<std::pair<ValueId, ValueId>>(); }};
+const planner::NodeMemory kPlain{[](const ir::Node&) { return true; },
+                                 [](const ir::Node&) { return std::vector<std::pair<ValueId, ValueId>>(); }};
 
-ir::Arena plan(const ir::Graph& graph, const planner::Placing& placing = kPlain) {
-  return planner::plan_arena(graph, planner::plan_reuse(graph), placing);
+ir::Arena plan(const ir::Graph& graph, const planner::NodeMemory& node_memory = kPlain) {
+  return planner::plan_arena(graph, planner::plan_reuse(graph), node_memory);
 }
 
 int64_t bytes(const ir::Graph& graph, ValueId id) {
@@ -118,7 +118,7 @@ TEST(Arena, AResultReusesTheBufferOfADyingOperand) {
   %5 : f32[1] = aten::sum(%4)
   return %5
 })");
-  planner::Placing sharing = kPlain;
+  planner::NodeMemory sharing = kPlain;
   sharing.may_share = [](const ir::Node& node) {
     std::vector<std::pair<ValueId, ValueId>> pairs;
     ir::for_each_operand(node, [&](ValueId id) { pairs.emplace_back(node.results[0].ids[0], id); });
