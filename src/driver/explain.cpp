@@ -83,9 +83,9 @@ void print_kernels(const Explanation::Graph& graph, std::ostream& out) {
   constexpr size_t kShown = 12;
   if (graph.kernels.empty()) return;
   size_t ops = 0, bytes = 0, unfused_bytes = 0;
-  std::map<std::string, size_t> library_calls;
+  std::map<std::string, size_t> replacements;
   for (const Explanation::Kernel& kernel : graph.kernels) {
-    if (!kernel.call.empty()) ++library_calls[kernel.call];
+    if (!kernel.call.empty()) ++replacements[kernel.call];
     ops += kernel.ops.size();
     bytes += kernel.bytes;
     unfused_bytes += kernel.bytes_apart;
@@ -98,10 +98,10 @@ void print_kernels(const Explanation::Graph& graph, std::ostream& out) {
     for (size_t d = 0; d < kernel.sizes.size(); ++d) out << (d ? ", " : "") << kernel.sizes[d];
     out << "]:";
     for (const std::string& op : kernel.ops) out << " " << op.substr(op.find("::") + 2);
-    out << (kernel.call.empty() ? "" : "; library call " + kernel.call) << "\n";
+    out << (kernel.call.empty() ? "" : "; computed as " + kernel.call) << "\n";
   }
   if (graph.kernels.size() > kShown) out << "      and " << graph.kernels.size() - kShown << " more\n";
-  for (auto& [call, count] : library_calls) out << "      runs in a library: " << count << " x " << call << "\n";
+  for (auto& [call, count] : replacements) out << "      computed as: " << count << " x " << call << "\n";
   for (const Explanation::Call& call : graph.left)
     out << "      runs in ATen: " << call.count << " x " << call.op << " (" << call.why << ")\n";
 }

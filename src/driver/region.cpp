@@ -15,8 +15,8 @@
 namespace tenon::detail {
 namespace {
 
-// A program whose calls keep differing from its last recording, or that no graph can serve, is
-// recorded only on every kRetryEvery-th call after kMaxMismatches recordings.
+// A program that no graph can serve, or whose calls differed from its last recording kMaxMismatches times, is recorded only on every
+// kRetryEvery-th call.
 constexpr size_t kMaxMismatches = 8;
 constexpr size_t kRetryEvery = 16;
 // Limit on stored recompile reasons, for programs that keep being recorded.

@@ -91,9 +91,9 @@ TEST_F(CompileTime, PointwiseOpsTakeLinearTime) {
 TEST_F(CompileTime, ManyPieces) {
   for (int dim : {0, 1}) {
     auto program = [dim](Tensor x) {
-      std::vector<Tensor> pieces;
-      for (int i = 0; i < 1500; ++i) pieces.push_back(x.narrow(dim, i % 64, 1));
-      return torch::cat(pieces, dim) * 2;
+      std::vector<Tensor> slices;
+      for (int i = 0; i < 1500; ++i) slices.push_back(x.narrow(dim, i % 64, 1));
+      return torch::cat(slices, dim) * 2;
     };
     EXPECT_LT(compile_seconds(program, torch::randn({64, 64}), {.trust = Trust::pure}), 2) << dim;
   }

@@ -30,12 +30,12 @@ struct Block : torch::nn::Module {
 };
 
 struct Net {
-  torch::nn::Embedding table{50, Block::kWidth}, places{64, Block::kWidth};
+  torch::nn::Embedding table{50, Block::kWidth}, positions{64, Block::kWidth};
   Block first, second;
   torch::nn::Linear head{Block::kWidth, 50};
 
   Tensor forward(const Tensor& ids) {
-    auto x = table(ids) + places(torch::arange(ids.size(1)));
+    auto x = table(ids) + positions(torch::arange(ids.size(1)));
     return head(second.forward(first.forward(x)));
   }
 };
