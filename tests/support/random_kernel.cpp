@@ -38,7 +38,7 @@ class Generator {
 
  private:
   struct Around {
-    int32_t number;
+    int32_t id;
     Size extent;
     int64_t most;
   };
@@ -175,7 +175,7 @@ class Generator {
   void step() {
     if (dice_.chance(0.15)) load();
     else if (dice_.chance(0.08)) cat();
-    else if (dice_.chance(0.08)) values_.keep(values_.index(dice_.pick(around_).number));
+    else if (dice_.chance(0.08)) values_.keep(values_.index(dice_.pick(around_).id));
     else if (kernel_.scalars > 0 && dice_.chance(0.08)) scalar();
     else values_.something();
   }

@@ -124,7 +124,7 @@ TEST(LoopVerify, Data) {
   EXPECT_NE(complaint(no_value).find("a register out of range"), std::string::npos);
 
   LoopKernel same_variable = with_body("serial i1 < 4 { } serial i2 < 4 { }");
-  std::get<Loop>(same_variable.outer.body[1].what).variables[0].number = 1;
+  std::get<Loop>(same_variable.outer.body[1].what).variables[0].id = 1;
   EXPECT_NE(complaint(same_variable).find("a variable of two loops"), std::string::npos);
 
   LoopKernel operands = with_body("%0 = load p0[i0] %1 = neg f32 %0");
