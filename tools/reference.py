@@ -44,7 +44,7 @@ PAGES = {
     "measured.md": measured(),
     "environment.md": table("Environment variables", "src/base/flags.def", ["variable", "values", "effect"],
                             [row[1:] for row in rows("src/base/flags.def", "TENON_FLAG")]),
-    "errors.md": table("Errors", "src/base/errors.def", ["code", "meaning"], rows("src/base/errors.def", "TENON_ERROR")),
+    "errors.md": table("Errors", "include/tenon/error_codes.def", ["code", "meaning"], rows("include/tenon/error_codes.def", "TENON_ERROR")),
     "guards.md": table("Guards", "src/capture/guards.def", ["guard", "what must be as it was recorded"],
                        rows("src/capture/guards.def", "TENON_GUARD")),
     "breaks.md": table("Graph breaks", "src/ops/ops.def", ["op", "what it does", "instead"], rows("src/ops/ops.def", "TENON_BREAK")),
