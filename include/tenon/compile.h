@@ -210,8 +210,7 @@ using Runner = std::function<std::vector<at::Tensor>(std::vector<at::Tensor>)>;
 // A backend of the user's: takes a graph as text, and a runner that executes it op by op in ATen; returns a runner that computes the
 // same. It may be called from any thread.
 using Backend = std::function<Runner(const std::string& graph, Runner op_by_op)>;
-// Makes a backend available to Options::backend. A later registration of the same name replaces the earlier one. May be called from
-// any thread.
+// Makes a backend available to Options::backend. Throws UserError(backend) if the name is taken. May be called from any thread.
 TENON_API void register_backend(const std::string& name, Backend backend);
 // The names that Options::backend accepts. May be called from any thread.
 TENON_API std::vector<std::string> backends();
