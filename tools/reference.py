@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/reference/*.md from the .def tables. --check only reports whether they are stale."""
+"""Writes docs/reference, docs/claims.md and the generated parts of README.md; --check only says whether they are stale."""
 import json
 import pathlib
 import re
@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 NOTE = "<!-- made by tools/reference.py from {}; do not edit -->\n"
 
 
-def entries(path, macro):
+def rows(path, macro):
     text = (ROOT / path).read_text()
     pattern = macro + r'\(((?:[^()"]|"(?:[^"\\]|\\.)*")*)\)'
     return [[cell.strip().strip('"') for cell in re.findall(r'"(?:[^"\\]|\\.)*"|[^,\s][^,]*', row)]
@@ -22,9 +22,10 @@ def table(title, path, header, body):
     return "\n".join(lines) + "\n"
 
 
-def measured():
-    """The last full measurements of tools/prove, with their bars."""
-    lines = [NOTE.format("tools/claims and docs/results") + "# Measured\n", "`tools/prove TOPIC` measures these again.\n"]
+def claims():
+    """What tools/prove measured last, in complete runs, beside the bars."""
+    lines = [NOTE.format("tools/claims and docs/results") + "# Claims\n",
+             "`tools/prove TOPIC` measures these again and writes docs/results/TOPIC.json. Ratios say in their name what is divided by what.\n"]
     for path in sorted((ROOT / "docs/results").glob("*.json")):
         table = json.loads((ROOT / f"tools/claims/{path.name}").read_text())
         figures = json.loads(path.read_text())
@@ -35,29 +36,60 @@ def measured():
             bar = claim["at_least"] if low else claim["at_most"]
             holds = figure is not None and (figure >= bar if low else 0 <= figure <= bar)
             shown = "not measured" if figure is None else f"{figure:,.6g} {claim['unit']}"
-            lines.append(f"| {claim['name']} | {shown} | {'at least' if low else 'at most'} {bar:,} | {'holds' if holds else 'falls short'} |")
+            verdict = "" if figure is None else "holds" if holds else "falls short"
+            lines.append(f"| {claim['name']} | {shown} | {'at least' if low else 'at most'} {bar:,} | {verdict} |")
         lines.append("")
     return "\n".join(lines)
 
 
+# The table of the README: what, topic, measure, form.
+FIGURES = [
+    ("Llama, BERT, GPT-2, ViT and ResNet-50, f32, batch 1: speed-up over libtorch eager", "fast", "large f32 1 over eager", "{:.2f} ×"),
+    ("Small networks (MLP, LSTM, CNN), one thread: speed-up over libtorch eager", "fast", "small tenon_lean over eager", "{:.1f} ×"),
+    ("Text generation, 1.1B Llama, bf16: speed-up over llama.cpp", "models", "llama1b decode bf16 over llama.cpp", "{:.2f} ×"),
+    ("Generation with four LoRAs in one batch: speed-up over PEFT eager", "adapters", "f32 8 rows all decode_ms PEFT by four", "{:.1f} ×"),
+    ("Switching to another adapter, without recompiling", "adapters", "switch_us", "{:.1f} µs"),
+    ("Random programs that differ from eager", "sound", ("sound_random", "sound_programs"), "{:,.0f} of {:,.0f}"),
+]
+
+
+def figures_table():
+    lines = ["| measured on 2 cores with AVX-512 | |", "|---|---|"]
+    for what, topic, measures, form in FIGURES:
+        found = json.loads((ROOT / f"docs/results/{topic}.json").read_text())
+        values = [found[m] for m in ([measures] if isinstance(measures, str) else measures)]
+        lines.append(f"| {what} | {form.format(*values)} |")
+    return "\n".join(lines)
+
+
+def readme():
+    """The README with its example, the example's output and its figures as they are now."""
+    def file(name):
+        return (ROOT / name).read_text().rstrip()
+
+    text = (ROOT / "README.md").read_text()
+    text = re.sub(r"(?s)(<!-- example: (\S+) -->\n).*?(<!-- end -->)", lambda m: m[1] + "```cpp\n" + file(m[2]) + "\n```\n" + m[3], text)
+    text = re.sub(r"(?s)(<!-- output: (\S+) -->\n).*?(<!-- end -->)", lambda m: m[1] + "```\n" + file(m[2]) + "\n```\n" + m[3], text)
+    return re.sub(r"(?s)(<!-- figures -->\n).*?(<!-- end -->)", lambda m: m[1] + figures_table() + "\n" + m[2], text)
+
+
 PAGES = {
-    "measured.md": measured(),
     "environment.md": table("Environment variables", "src/base/flags.def", ["variable", "values", "effect"],
-                            [row[1:] for row in entries("src/base/flags.def", "TENON_FLAG")]),
-    "errors.md": table("Errors", "src/base/errors.def", ["code", "meaning"], entries("src/base/errors.def", "TENON_ERROR")),
+                            [row[1:] for row in rows("src/base/flags.def", "TENON_FLAG")]),
+    "errors.md": table("Errors", "include/tenon/error_codes.def", ["code", "meaning"], rows("include/tenon/error_codes.def", "TENON_ERROR")),
     "guards.md": table("Guards", "src/capture/guards.def", ["guard", "what must be as it was recorded"],
-                       entries("src/capture/guards.def", "TENON_GUARD")),
-    "breaks.md": table("Graph breaks", "src/ops/ops.def", ["op", "what it does", "instead"], entries("src/ops/ops.def", "TENON_BREAK")),
-    "passes.md": table("Passes", "src/passes/passes.def", ["pass", "what it does"], entries("src/passes/passes.def", "TENON_PASS")),
-    "phases.md": table("Phases", "src/driver/phases.def", ["phase", "what happens"], entries("src/driver/phases.def", "TENON_PHASE")),
+                       rows("src/capture/guards.def", "TENON_GUARD")),
+    "breaks.md": table("Graph breaks", "src/ops/ops.def", ["op", "what it does", "instead"], rows("src/ops/ops.def", "TENON_BREAK")),
+    "passes.md": table("Passes", "src/passes/passes.def", ["pass", "what it does"], rows("src/passes/passes.def", "TENON_PASS")),
+    "phases.md": table("Phases", "src/driver/phases.def", ["phase", "what happens"], rows("src/driver/phases.def", "TENON_PHASE")),
 }
 
-folder = ROOT / "docs/reference"
-stale = [name for name, text in PAGES.items() if not (folder / name).exists() or (folder / name).read_text() != text]
+PAGES = {f"docs/reference/{name}": text for name, text in PAGES.items()} | {"docs/claims.md": claims(), "README.md": readme()}
+stale = [name for name, text in PAGES.items() if not (ROOT / name).exists() or (ROOT / name).read_text() != text]
 if "--check" in sys.argv:
     if stale:
-        print("stale: " + ", ".join(f"docs/reference/{name}" for name in stale) + "; run tools/reference.py")
+        print("stale: " + ", ".join(stale) + "; run tools/reference.py")
     sys.exit(bool(stale))
-folder.mkdir(parents=True, exist_ok=True)
+(ROOT / "docs/reference").mkdir(parents=True, exist_ok=True)
 for name, text in PAGES.items():
-    (folder / name).write_text(text)
+    (ROOT / name).write_text(text)

@@ -1,5 +1,5 @@
-// Adapters as data: PEFT directories on one base model. Which row of a batch uses which adapter is an argument of a call, so that
-// switching, mixing, disabling, loading and deleting compile nothing.
+// Adapters as data: PEFT directories on one base model. Which adapter acts on which batch row is an argument of a call, so switching,
+// mixing, disabling, loading and removing adapters never recompile.
 //
 //   auto model = tenon::load_model("llama/");
 //   tenon::Bank bank(model);
@@ -32,39 +32,50 @@ namespace models {
 class PinScope;
 }
 
-inline constexpr const char* kBase = "__base__";  // a row without an adapter
+// The name of the base model in Bank::rows: no adapter acts on that batch row.
+inline constexpr const char* kBase = "__base__";
 
-// What happens if a name in target_modules, or a key of rank_pattern or alpha_pattern, matches no layer. PEFT passes over it; here it is
-// refused, since the adapter may belong to another model, or warned of through libtorch's warning handler.
-enum class Unmatched { refuse, warn };
+// What Bank::load does if an entry of target_modules, or a key of rank_pattern or alpha_pattern, matches no layer. PEFT ignores such
+// entries, but they often mean that the adapter belongs to another model.
+enum class Unmatched {
+  refuse,  // Throws UserError(adapter) that names the entry.
+  warn,    // Loads the adapter and warns through libtorch's warning handler.
+};
 
 struct LoadOptions {
   Unmatched unmatched_patterns = Unmatched::refuse;
 };
 
-// How adapters are put together; the names are PEFT's.
+// How Bank::combine combines adapters. Names and values are those of PEFT's add_weighted_adapter.
 struct Combination {
-  std::string type = "svd";             // linear, cat, svd, ties, dare_linear, dare_ties, magnitude_prune, or one of these and _svd
-  double density = 1;                   // of what ties, dare and magnitude_prune keep
-  std::string majority_sign = "total";  // or frequency
-  int64_t svd_rank = 0;                 // 0: the largest of theirs
-  std::optional<double> svd_clamp;      // a quantile
+  // One of linear, cat, svd, ties, dare_linear, dare_ties, magnitude_prune; all but the first two also with the suffix _svd.
+  std::string type = "svd";
+  // Fraction of the values that ties, dare_* and magnitude_prune keep.
+  double density = 1;
+  // "total" or "frequency".
+  std::string majority_sign = "total";
+  // Rank of the result of svd; 0 takes the largest rank of the combined adapters.
+  int64_t svd_rank = 0;
+  // Quantile at which svd clamps the values of its factors.
+  std::optional<double> svd_clamp;
 };
 
 struct TrainOptions {
-  // The parameters of the base stop requiring gradients, as in PEFT: those of torch::nn modules require them by default. Without it the
-  // base may train too; then a call throws UserError if a layer's own weight requires grad under DoRA, BOFT, LN tuning or a copy of the
-  // layer, which need a frozen one.
+  // Calls freeze_base(), as PEFT does: parameters of torch::nn modules require gradients by default. If this is false the base may
+  // train too. DoRA, BOFT, LN tuning and modules_to_save need a frozen base weight: a call throws UserError(adapter) if a layer
+  // under one of them requires grad.
   bool freeze_base = true;
 };
 
-// Sits on a model of load_model, or on a tree of torch::nn modules: on its Linear, Embedding, LayerNorm and Conv2d layers, by the paths
-// that they have in the tree. Several banks may exist, one a model. All of it may be called from any thread, while calls run: a call of a
-// model, and a scope of a tree, sees the adapters as they were when it began. What is refused throws UserError(adapter), whose text says
-// what to do instead, and leaves all as it was.
-class Bank {
+// All adapters of one model: of a model from load_model, or of a tree of torch::nn modules, on its Linear, Embedding, LayerNorm and
+// Conv2d layers. A model has at most one bank.
+//
+// All functions may be called from any thread while calls of the model run. A call of the model, and a scope of a tree, uses the
+// adapters as they were when it began. Errors are UserError(adapter) with a text that says what to do instead; the bank is then
+// unchanged.
+class TENON_API Bank {
  public:
-  // Each throws UserError if it is null, or has a bank already.
+  // Each throws UserError if the model is null or has a bank already.
   explicit Bank(std::shared_ptr<Model> model);
   explicit Bank(std::shared_ptr<torch::nn::Module> tree);
   template <class H>
@@ -75,26 +86,29 @@ class Bank {
   explicit Bank(H holder) : Bank(holder.is_empty() ? nullptr : std::shared_ptr<torch::nn::Module>(holder.ptr())) {}
   ~Bank();
 
-  // A directory of PEFT's. Loading a name again replaces its adapter, also for rows that were made before.
+  // Loads a PEFT directory. Loading a name again replaces its adapter, also for Rows that were made before.
   void load(const std::string& name, const std::string& directory, const LoadOptions& options = {});
+  // Writes a PEFT directory that PEFT loads.
   void save(const std::string& name, const std::string& directory) const;
-  void remove(const std::string& name);  // Rows that name it are refused from now on, even if the name is loaded again.
+  // Removes an adapter. Calls refuse Rows that name it from now on, even if the name is loaded again.
+  void remove(const std::string& name);
   std::vector<std::string> names() const;
-  // How strong an adapter is: its own scale times this. Throws UserError for methods that have no scale, and for an adapter that is merged.
+  // Multiplies an adapter's own scale by this factor. Throws for methods without a scale, and while the adapter is merged.
   void set_scale(const std::string& name, double factor);
 
-  // A new adapter that is their weighted sum, for LoRA and IA3. Refused for those that have none (DoRA, lora_bias).
+  // Adds the adapter that is the weighted combination of others. Works for LoRA and IA3; throws for adapters that cannot be combined
+  // (DoRA, lora_bias).
   void combine(const std::string& name, const std::vector<std::pair<std::string, double>>& of, const Combination& how = {});
 
-  // One name for each row of the batch. Rows may outlive the bank: calls then refuse them.
+  // Returns the assignment of adapters to batch rows, one name per row. Calls refuse Rows whose bank no longer exists.
   Rows rows(const std::vector<std::string>& names) const;
-  // Until it is destroyed, calls on this thread use these rows. For trees, whose forward takes none:
+  // Makes calls of this thread use these rows until it is destroyed. Meant for trees, whose forward has no such argument:
   //
   //   auto run = tenon::compile([&](const at::Tensor& x, const tenon::Rows& rows) {
   //     auto scope = bank.scope(rows);
   //     return net->forward(x);
   //   });
-  class Scope {
+  class TENON_API Scope {
    public:
     explicit Scope(std::unique_ptr<models::PinScope> pin);
     ~Scope();
@@ -105,25 +119,26 @@ class Bank {
     std::unique_ptr<models::PinScope> pin_;
   };
   [[nodiscard]] Scope scope(const Rows& rows) const;
-  // For calls that are given no rows; several at once act together, in this order.
+  // Chooses the adapters of calls without Rows. Several adapters act together, in this order.
   void use(const std::string& name) { use(std::vector<std::string>{name}); }
   void use(const std::vector<std::string>& names);
 
-  // These adapters train from now on, and no others; until the next call of it they cannot be loaded again or removed. Every row of a
-  // batch that uses one of them adds to its gradients. Throws UserError for an adapter that asks for dropout or is not f32.
+  // Makes the parameters of these adapters, and of no others, require gradients. Until the next call of train() these adapters cannot be
+  // loaded again or removed. Each batch row adds to the gradients of the adapter that it uses. Throws for adapters with dropout and for
+  // adapters that are not f32.
   void train(const std::vector<std::string>& names, const TrainOptions& options = {});
-  // No parameter of the base requires gradients any longer. `train` does it unless it is told otherwise.
+  // Makes all parameters of the base not require gradients. train() calls it unless TrainOptions say otherwise.
   void freeze_base();
-  // What an optimizer is given; by the names of the file, without the prefix that all have. They are leaves of autograd: backward(),
-  // autograd::grad, hooks and vector_to_parameters work as with any others. Data that set_data gives them is copied by the next call.
+  // The trainable parameters, for an optimizer. Names are those in the adapter's file, without the common prefix. They are autograd
+  // leaves: backward(), autograd::grad, hooks and vector_to_parameters work as usual. The next call copies data given by set_data.
   std::vector<NamedTensor> parameters(const std::string& name) const;
-  // Of an AdaLoRA adapter that trains: what is added to the loss; and which ranks are left after a step of the optimizer, before gradients
-  // are cleared. Saved are those that are left.
+  // AdaLoRA only. penalty() is the orthogonality term to add to the loss. allocate_ranks() prunes ranks; call it after each optimizer
+  // step, before gradients are cleared. save() writes the remaining ranks.
   at::Tensor penalty(const std::string& name) const;
   void allocate_ranks(const std::string& name, int64_t step);
 
-  // Until it is destroyed, calls that are given no rows use none.
-  class Disabled {
+  // Makes calls without Rows use the base alone until it is destroyed.
+  class TENON_API Disabled {
    public:
     explicit Disabled(Bank& bank);
     ~Disabled();
@@ -135,11 +150,11 @@ class Bank {
   };
   [[nodiscard]] Disabled disable() { return Disabled(*this); }
 
-  // Writes the adapters into the base's weights; unmerge puts the old bits back. Meanwhile rows may name the base alone. No call may
-  // run while weights change.
+  // merge() adds the adapters to the base's weights; unmerge() restores the old weights bit by bit. In between, Rows may only name
+  // kBase. No call may run while either of them runs.
   void merge(const std::vector<std::string>& names);
   void unmerge();
-  // Writes them into the weights for good, and takes all adapters away.
+  // Merges adapters permanently and removes all adapters.
   void merge_and_unload(const std::vector<std::string>& names);
 
  private:

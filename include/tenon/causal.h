@@ -1,4 +1,4 @@
-// Models that continue text: what generation asks of them.
+// Causal language models: the interface between a model family and text generation.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace tenon {
 
-// Keys and values of the tokens so far, one pair a layer, each [batch, capacity, kv heads, head size] and written in place.
+// Keys and values of the tokens so far. Each tensor is [batch, capacity, kv heads, head size], one pair per layer, updated in place.
 struct KeyValueCache {
   std::vector<at::Tensor> keys, values;
   template <class F>
@@ -16,31 +16,40 @@ struct KeyValueCache {
   }
 };
 
-// Where a call's tokens stand. All of it is data, so that compiled code serves any place in a text.
-struct Places {
-  at::Tensor positions;  // int64 [batch, length] or [1, length]: as the model counts them
-  at::Tensor mask;       // without a cache: added to the scores, [batch, 1, length, keys]; undefined: each sees all before it
+// Positions of a call's tokens in their texts, and the cache. All of it is data, so one compiled graph serves every position.
+struct AttentionContext {
+  // int64 [batch, length] or [1, length]: position ids.
+  at::Tensor positions;
+  // Without a cache: [batch, 1, length, keys], added to the scores. If it is undefined, attention is causal.
+  at::Tensor mask;
 
-  KeyValueCache* cache = nullptr;  // null: there is nothing before these tokens
-  at::Tensor slots;                // int64 [length]: where in the cache they stand, one after another
-  at::Tensor padding;              // int64 [batch]: how many slots at the start of each row hold nothing
-  int64_t window = 0;              // that a token sees, itself included; 0: all
+  // Null if there are no earlier tokens.
+  KeyValueCache* cache = nullptr;
+  // int64 [length]: consecutive indices in the cache where the new keys and values are written.
+  at::Tensor cache_positions;
+  // int64 [batch]: number of padding entries at the start of each batch row of the cache.
+  at::Tensor padding;
+  // Number of tokens that a token attends to, itself included; 0 for all.
+  int64_t window = 0;
 };
 
-// Attention of a layer's new tokens to themselves and to those before, [batch, heads or kv heads, length, head size] each; the new
-// keys and values go into the cache. Returns [batch, length, heads * head size].
-at::Tensor attend_at(const Places& places, size_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double dropout = 0);
+// Attention of a layer's new tokens to themselves and to earlier ones. q, k and v are [batch, heads or kv heads, length, head size].
+// Writes k and v to the cache. Returns [batch, length, heads * head size].
+TENON_API at::Tensor attend_with_cache(const AttentionContext& context, size_t layer, const at::Tensor& q, const at::Tensor& k,
+                                       const at::Tensor& v, double dropout = 0);
 
-class CausalModel : public Model {
+// Base class of causal language models. Not thread-safe while parameters change; otherwise calls may be made from several threads.
+class TENON_API CausalModel : public Model {
  public:
   struct Sizes {
     int64_t layers, kv_heads, head_size, positions, vocabulary;
-    int64_t window = 0;  // that a token sees, itself included; 0: all
+    // Number of tokens that a token attends to, itself included; 0 for all.
+    int64_t window = 0;
   };
   explicit CausalModel(Sizes sizes) : sizes_(sizes) {}
 
-  // Logits [batch, vocabulary] after the last token of each row.
-  at::Tensor next(const at::Tensor& ids, const Places& places, const Rows* rows = nullptr);
+  // Returns the logits [batch, vocabulary] of the token after the last one of each batch row.
+  at::Tensor next(const at::Tensor& ids, const AttentionContext& context, const Rows* rows = nullptr);
 
   const Sizes& sizes() const { return sizes_; }
   at::ScalarType type() const { return named_parameters().front().value().scalar_type(); }
@@ -48,7 +57,8 @@ class CausalModel : public Model {
 
  protected:
   at::Tensor compute(const at::Tensor& ids, const at::Tensor& mask, const at::Tensor& types) override;
-  virtual at::Tensor hidden(const at::Tensor& ids, const Places& places) = 0;  // [batch, length, width]
+  // Returns the last hidden states, [batch, length, width].
+  virtual at::Tensor hidden(const at::Tensor& ids, const AttentionContext& context) = 0;
   virtual at::Tensor logits(const at::Tensor& hidden) = 0;
 
  private:

@@ -1,4 +1,4 @@
-// tenon::compile: a libtorch program in, the same program with a recorded graph behind it out.
+// tenon::compile takes a libtorch program and returns the same program with compiled graphs behind it.
 //
 //   auto fast = tenon::compile(model);      // a module holder, a pointer to a module, or any callable
 //   auto y    = fast(x);                    // same arguments, same results
@@ -23,77 +23,97 @@
 
 #include <tenon/detail/leaves.h>
 #include <tenon/detail/watch.h>
+#include <tenon/error.h>
+#include <tenon/export.h>
 
 namespace tenon {
 
-// When a recorded graph may answer for the program.
+// When a recorded graph may compute the result of a call.
 enum class Trust {
-  checked,  // the program's own C++ runs on every call and is compared with what was recorded; ops
-            // that agree wait for the graph
-  pure,     // once two recordings agree the program is not run again: the caller declares that it
-            // depends only on its arguments and on the state that it is given to watch
+  // The program's own C++ runs on every call. Its ops are compared with the recorded ones; ops that are equal are deferred and
+  // computed by compiled code.
+  checked,
+  // The program does not run again once two recordings were equal. The caller declares that its result depends only on the
+  // arguments and on Options::watch.
+  pure,
 };
 
-// What a call with sizes or integers that are new means.
+// What happens when a call has new sizes or new integer arguments.
 enum class Dynamic {
-  no,         // it is recorded, and gets graphs of its own
-  automatic,  // from the second time on it follows from what was recorded, without being recorded again
-  yes,        // the same from the start
+  no,         // The call is recorded and gets a graph of its own.
+  automatic,  // The second new size is derived from the recording instead of being recorded.
+  yes,        // The first new size is derived already.
 };
 
-// What backend `native` may spend to be faster.
+// What backend `native` may spend for speed. The values are those of torch.compile.
 enum class Mode {
-  standard,         // what torch.compile calls default: memory is shared with other compiled functions
-  reduce_overhead,  // the memory of a call is kept for the next one, results too if nobody holds them: nothing is allocated or
-                    // dispatched but by the library calls that `explain` lists
-  max_autotune,     // the same; besides, the first call tries what else each step could be run by
+  // Scratch memory is shared with other compiled functions. torch.compile calls this mode "default".
+  standard,
+  // The memory of a call, and results that nobody holds any longer, are reused by the next call. Apart from the library calls
+  // that `explain` lists, a call then allocates and dispatches nothing.
+  reduce_overhead,
+  // Like reduce_overhead. In addition the first call measures alternative implementations of each step.
+  max_autotune,
 };
 
-// What happens when Tenon itself fails while it builds a graph. The program runs without that graph in any case, and
-// `explain` and `stats` tell.
+// What happens when Tenon itself fails while it builds a graph. In each case the program runs without that graph, and `explain`
+// and `stats` report the failure.
 enum class OnInternalError {
-  warn,    // once a function, a warning on stderr with the reason and the command that reproduces it
-  raise,   // the call throws InternalError, after the program has run; for tests
-  ignore,  // nothing is printed
+  warn,    // Prints one warning per function to stderr, with the reason and the command that reproduces it.
+  raise,   // The call throws InternalError after the program has run. Meant for tests.
+  ignore,  // Prints nothing.
 };
 
 struct Options {
-  // none, eager, aot_eager, aten, native (in a build without code generation the same as aten), or one from register_backend
+  // One of none, eager, aot_eager, aten, native, or a name given to register_backend. In a build without code generation `native`
+  // is the same as `aten`. compile() throws UserError(backend) for an unknown name.
   std::string backend = "native";
-  bool fullgraph = false;  // a graph break is an error
+  // Calls throw UserError(fullgraph) at a graph break instead of splitting the program there.
+  bool fullgraph = false;
+  // Models of tenon::load_model are always compiled as `pure`, whatever is set here.
   Trust trust = Trust::checked;
-  std::string name = "function";  // in explain and in messages
-  std::vector<Watched> watch;     // modules, tensors and numbers that a callable depends on
-  size_t recompile_limit = 16;    // recordings; after them, calls that none fits run as they are
+  // Name of the function in `explain` and in messages.
+  std::string name = "function";
+  // Modules, tensors and numbers that a `pure` callable depends on besides its arguments.
+  std::vector<Watched> watch;
+  // Number of recordings after which calls that fit no graph run as plain eager. The first such call prints a warning.
+  size_t recompile_limit = 16;
   Dynamic dynamic = Dynamic::automatic;
   Mode mode = Mode::standard;
-  double tuning_seconds = 20;  // that max_autotune may take for a graph; a terminal is told how far it is
-  double verify = 0;           // this fraction of a graph's runs is compared with plain interpretation
+  // Time that max_autotune may spend on one graph. Progress is shown on a terminal.
+  double tuning_seconds = 20;
+  // Fraction of a graph's runs that are compared with running its ops one by one in ATen.
+  double verify = 0;
   OnInternalError on_internal_error = OnInternalError::warn;
-  bool quiet = false;  // a terminal is not told about compiles that take longer than two seconds
+  // Prints nothing on a terminal about compiles that take longer than two seconds.
+  bool quiet = false;
 };
+
+// Everything that is known about one compiled function: its recordings, graphs and counters. Opaque; `explain` and `reset` take it.
+class Region;
 
 namespace detail {
 
-class Region;  // src/driver/region.h
-
-struct Answer {
-  std::shared_ptr<const std::any> prototype;  // the result with its tensors taken out; null: not answered
+// Result of a call that a graph computed. `prototype` is the result without its tensors, or null if no graph fits the call.
+struct GraphResult {
+  std::shared_ptr<const std::any> prototype;
   c10::SmallVector<at::Tensor, 4> tensors;
 };
 
-// What a recorded run left: pointers to the tensors in its result, and the prototype.
-struct Outcome {
-  TensorPlaces tensors;
+// Result of a recorded run: pointers to the tensors in it, and its prototype.
+struct RecordedResult {
+  TensorPointers tensors;
   std::shared_ptr<const std::any> prototype;
 };
 
-std::shared_ptr<Region> make_region(Options options);
-Answer answer(Region& region, const Leaves& in);
-void record(Region& region, const Leaves& in, const std::function<Outcome()>& body);
+TENON_API std::shared_ptr<Region> make_region(Options options);
+TENON_API GraphResult run_graph(Region& region, const Leaves& in);
+TENON_API void record(Region& region, const Leaves& in, const std::function<RecordedResult()>& body);
 
 }  // namespace detail
 
+// A compiled callable. Copies share recordings and graphs. Calls may be made from several threads at once if the function itself
+// may be. A call throws what the function throws, and UserError as described at Options.
 template <class F>
 class Compiled {
  public:
@@ -104,10 +124,10 @@ class Compiled {
     using R = std::decay_t<std::invoke_result_t<F&, Args...>>;
     detail::Leaves in;
     (detail::collect(in, args), ...);
-    detail::Answer known = detail::answer(*region_, in);
+    detail::GraphResult known = detail::run_graph(*region_, in);
     if constexpr (std::is_void_v<R>) {
       if (!known.prototype)
-        detail::record(*region_, in, [&]() -> detail::Outcome {
+        detail::record(*region_, in, [&]() -> detail::RecordedResult {
           std::invoke(function_, std::forward<Args>(args)...);
           return {{}, std::make_shared<const std::any>(0)};
         });
@@ -119,7 +139,7 @@ class Compiled {
         return result;
       }
       std::optional<R> result;
-      detail::record(*region_, in, [&]() -> detail::Outcome {
+      detail::record(*region_, in, [&]() -> detail::RecordedResult {
         result.emplace(std::invoke(function_, std::forward<Args>(args)...));
         return {detail::tensors_of(*result), detail::prototype_of(*result)};
       });
@@ -127,16 +147,16 @@ class Compiled {
     }
   }
 
-  const std::shared_ptr<detail::Region>& region() const { return region_; }
+  const std::shared_ptr<Region>& region() const { return region_; }
 
  private:
-  mutable F function_;  // forward() of a module is not const, nor is a mutable lambda
-  std::shared_ptr<detail::Region> region_;
+  mutable F function_;  // Module::forward and mutable lambdas are not const.
+  std::shared_ptr<Region> region_;
 };
 
 namespace detail {
 
-// Calls a module's forward; P is a shared_ptr or a raw pointer to the module.
+// Calls a module's forward. P is a shared_ptr or a raw pointer to the module.
 template <class P>
 struct Forward {
   P module;
@@ -168,6 +188,8 @@ auto compile_module(P module, Options options) {
 
 }  // namespace detail
 
+// Compiles a module or a callable. Nothing is recorded before the first call. A module's parameters, buffers and training flag are
+// watched. The module must outlive the result if it is given as a raw pointer. Throws UserError(backend) for an unknown backend.
 template <class T>
 auto compile(T target, Options options = {}) {
   if constexpr (detail::IsModulePointer<T>) {
@@ -182,13 +204,15 @@ auto compile(T target, Options options = {}) {
   }
 }
 
-// A backend of one's own: takes a graph as text and a function that runs it op by op; gives back a
-// function from the graph's inputs to its outputs. Inputs that the graph's `write` lines name are
-// to be overwritten, as the op-by-op function does. What the graph lists as `scalar` comes after the
-// inputs, as one tensor of doubles.
+// Runs a graph: takes the tensors of its inputs and returns those of its outputs. Inputs that a `write` line of the graph names are
+// overwritten. If the graph lists `scalar` values, they come after the inputs as one tensor of doubles.
 using Runner = std::function<std::vector<at::Tensor>(std::vector<at::Tensor>)>;
+// A backend of the user's: takes a graph as text, and a runner that executes it op by op in ATen; returns a runner that computes the
+// same. It may be called from any thread.
 using Backend = std::function<Runner(const std::string& graph, Runner op_by_op)>;
-void register_backend(const std::string& name, Backend backend);
-std::vector<std::string> backends();
+// Makes a backend available to Options::backend. Throws UserError(backend) if the name is taken. May be called from any thread.
+TENON_API void register_backend(const std::string& name, Backend backend);
+// The names that Options::backend accepts. May be called from any thread.
+TENON_API std::vector<std::string> backends();
 
 }  // namespace tenon

@@ -1,26 +1,28 @@
-// How much Tenon may do: for the process, for a scope, for one compiled function.
+// Controls for what compiled functions do: for the process, for a scope, for one function. Also counters of the process.
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <utility>
 
 #include <tenon/compile.h>
 
 namespace tenon {
 
-// What compiled functions may do while it holds.
+// What compiled functions may do. The values are those of torch.compiler.set_stance.
 enum class Stance {
-  compile,             // the usual
-  force_eager,         // the programs run as they are
-  eager_on_recompile,  // known graphs answer; what they do not fit runs as it is, nothing new is recorded
-  fail_on_recompile,   // a call that no known graph fits is an error that says where it differs
+  compile,             // Records and compiles as needed. The default.
+  force_eager,         // Every call runs the program in plain eager.
+  eager_on_recompile,  // Known graphs are used; calls that fit none run in plain eager and are not recorded.
+  fail_on_recompile,   // A call that fits no known graph throws UserError(recompile), which says where it differs.
 };
 
-// For the whole process.
-void set_stance(Stance stance);
-Stance stance();
+// Sets or returns the stance of the process. Both may be called from any thread; calls that are running keep the stance that they
+// began with.
+TENON_API void set_stance(Stance stance);
+TENON_API Stance stance();
 
-// For all threads, while it lives.
+// Sets the stance of the process (all threads) and restores the earlier one when it is destroyed.
 class StanceScope {
  public:
   explicit StanceScope(Stance now) : before_(stance()) { set_stance(now); }
@@ -33,12 +35,11 @@ class StanceScope {
 };
 
 namespace detail {
-void reset(Region& region);
-void disable_on_this_thread(bool on);
+TENON_API void reset(Region& region);
+TENON_API void disable_on_this_thread(bool on);
 }  // namespace detail
 
-// While it lives, what this thread does runs at once and enters no graph. Meant for a part of a
-// compiled function.
+// While it exists, ops of this thread run at once in eager and are in no graph. Meant for a section of a compiled function.
 class DisableScope {
  public:
   DisableScope() { detail::disable_on_this_thread(true); }
@@ -47,7 +48,7 @@ class DisableScope {
   DisableScope& operator=(const DisableScope&) = delete;
 };
 
-// The same for one callable.
+// Returns a callable that calls `function` inside a DisableScope.
 template <class F>
 auto disable(F function) {
   return [function = std::move(function)](auto&&... args) mutable -> decltype(auto) {
@@ -56,26 +57,27 @@ auto disable(F function) {
   };
 }
 
-// Forgets all that was recorded and built for a function.
+// Drops all recordings and graphs of a function. May be called from any thread; calls that are running finish with what they have.
 template <class F>
 void reset(const Compiled<F>& compiled) {
   detail::reset(*compiled.region());
 }
 
-// Counts over all compiled functions of the process.
+// Counters over all compiled functions of the process.
 struct Stats {
   size_t calls = 0;
-  size_t answered = 0, replayed = 0, recorded = 0, plain = 0;  // as in Explanation
-  size_t graphs = 0;                                           // built
-  size_t flushes = 0;                                          // times that waiting ops were run
-  size_t verified = 0, quarantined = 0;
-  size_t pack_bytes = 0;       // of weights that are kept in another form too
-  size_t internal_errors = 0;  // graphs that could not be built because of a fault in Tenon
+  size_t answered = 0, replayed = 0, recorded = 0, plain = 0;  // Calls by how they were served; see Explanation.
+  size_t graphs = 0;                                           // Number of graphs that were built.
+  size_t flushes = 0;                                          // Number of times that deferred ops were run.
+  size_t verified = 0, quarantined = 0;                        // Graph runs that were compared, and graphs that differed.
+  size_t pack_bytes = 0;                                       // Memory of prepacked weights.
+  size_t internal_errors = 0;                                  // Graphs that could not be built because of a bug in Tenon.
 };
-Stats stats();
+// May be called from any thread.
+TENON_API Stats stats();
 
-// How much memory packs may take in this process; as much as they need if never called. Weights that find no room are used as they
-// are.
-void set_pack_limit(size_t bytes);
+// Limits the memory of prepacked weights in this process. Weights beyond the limit are used without prepacking. There is no limit if
+// this is never called. May be called from any thread.
+TENON_API void set_pack_limit(size_t bytes);
 
 }  // namespace tenon

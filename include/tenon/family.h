@@ -1,5 +1,5 @@
-// What a family of models is written with: the fields of config.json, the weights by name, layers, attention, and a row in the
-// list of families. docs/add-a-family.md shows one.
+// Building blocks for a model family: the fields of config.json, weights by name, layers, attention, and the registration. See
+// docs/add-a-family.md for an example. Nothing here locks: a family is built on one thread.
 #pragma once
 
 #include <ATen/TensorOperators.h>
@@ -12,14 +12,15 @@
 
 namespace tenon {
 
-// The fields of config.json. What is missing, of another type or out of range is refused by name, and so is at the end what was
-// neither read nor ignored.
-class Fields {
+// The fields of config.json. A field that is missing, of the wrong type or out of range throws UserError(config) that names it. So do
+// fields that were neither read nor ignored, once the model is built.
+class TENON_API Fields {
  public:
   struct Impl;
   explicit Fields(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
-  bool has(const std::string& name) const;  // and is not null
+  // True if the field exists and is not null.
+  bool has(const std::string& name) const;
   int64_t integer(const std::string& name, int64_t least = 1, int64_t most = int64_t{1} << 32) const;
   int64_t integer_or(const std::string& name, int64_t otherwise, int64_t least = 0, int64_t most = int64_t{1} << 32) const;
   double number(const std::string& name, double least, double most) const;
@@ -29,8 +30,9 @@ class Fields {
   std::vector<int64_t> integers(const std::string& name) const;
   std::vector<std::string> texts(const std::string& name) const;
   Fields object(const std::string& name) const;
-  size_t labels() const;  // of a classifier: id2label, num_labels, or 2
-  // For fields that do not change what is computed.
+  // Number of classes of a classifier: from id2label or num_labels, otherwise 2.
+  size_t labels() const;
+  // Accepts fields that do not change the result.
   void ignore(std::initializer_list<const char*> names) const;
   [[noreturn]] void refuse(const std::string& name, const std::string& why) const;
 
@@ -38,10 +40,10 @@ class Fields {
   std::shared_ptr<const Impl> impl_;
 };
 
-// Where weights come from, at one path of the tree.
-class Weights {
+// The weights of a file below one path of the module tree.
+class TENON_API Weights {
  public:
-  struct Source {
+  struct TENON_API Source {
     virtual ~Source() = default;
     virtual bool has(const std::string& path) = 0;
     virtual at::Tensor take(const std::string& path, at::IntArrayRef sizes) = 0;
@@ -51,9 +53,9 @@ class Weights {
   Weights operator/(const std::string& name) const { return Weights(source_, path_.empty() ? name : path_ + "." + name); }
   Weights operator/(int64_t index) const { return *this / std::to_string(index); }
   bool has(const std::string& name) const { return source_->has((*this / name).path_); }
-  // Throws if there is none of that name, or it has another shape.
+  // Returns a tensor. Throws UserError if it does not exist or has another shape.
   at::Tensor take(const std::string& name, at::IntArrayRef sizes) const { return source_->take((*this / name).path_, sizes); }
-  // The same weights under the names that `rename` makes of the tree's.
+  // The same weights, with file names that `rename` computes from names in the tree.
   Weights renamed(std::string (*rename)(const std::string&)) const;
 
  private:
@@ -61,31 +63,33 @@ class Weights {
   std::string path_;
 };
 
-// Layers. All products with weights go through these: where a bank of adapters will sit.
-class Linear : public Module {
+// Layers. All products with weights go through these, so that banks can add adapters to them.
+class TENON_API Linear : public Module {
  public:
-  enum class Stored { output_first, input_first };  // input_first is GPT-2's Conv1D
-  Linear(const Weights& from, int64_t in, int64_t out, bool has_bias, Stored stored = Stored::output_first);
-  Linear(at::Tensor weight, at::Tensor bias);  // another layer's
-  Stored stored() const { return stored_; }
+  // Dimension order of the weight. GPT-2's Conv1D has input_first.
+  enum class WeightLayout { output_first, input_first };
+  Linear(const Weights& from, int64_t in, int64_t out, bool has_bias, WeightLayout layout = WeightLayout::output_first);
+  // Shares the tensors of another layer.
+  Linear(at::Tensor weight, at::Tensor bias);
+  WeightLayout layout() const { return layout_; }
   at::Tensor forward(const at::Tensor& x) const;
   at::Tensor &weight, &bias;
 
  private:
-  Stored stored_ = Stored::output_first;
+  WeightLayout layout_ = WeightLayout::output_first;
 };
 
-class Embedding : public Module {
+class TENON_API Embedding : public Module {
  public:
   Embedding(const Weights& from, int64_t count, int64_t width);
   at::Tensor forward(const at::Tensor& ids) const;
   at::Tensor& weight;
 };
 
-// A head from hidden states to the vocabulary: with the embedding's weight, or with one of its own.
-Linear tied_or_own(bool tied, const Embedding& embedding, const Weights& from);
+// The output layer from hidden states to the vocabulary, with the embedding's weight if `tied`, otherwise with its own.
+TENON_API Linear tied_or_own(bool tied, const Embedding& embedding, const Weights& from);
 
-class LayerNorm : public Module {
+class TENON_API LayerNorm : public Module {
  public:
   LayerNorm(const Weights& from, int64_t width, double epsilon);
   at::Tensor forward(const at::Tensor& x) const;
@@ -96,7 +100,7 @@ class LayerNorm : public Module {
   double epsilon_;
 };
 
-class RmsNorm : public Module {
+class TENON_API RmsNorm : public Module {
  public:
   RmsNorm(const Weights& from, int64_t width, double epsilon);
   at::Tensor forward(const at::Tensor& x) const;
@@ -107,7 +111,7 @@ class RmsNorm : public Module {
   double epsilon_;
 };
 
-class Conv2d : public Module {
+class TENON_API Conv2d : public Module {
  public:
   Conv2d(const Weights& from, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, bool has_bias);
   at::Tensor forward(const at::Tensor& x) const;
@@ -119,14 +123,14 @@ class Conv2d : public Module {
   int64_t stride_, padding_;
 };
 
-class BatchNorm : public Module {
+class TENON_API BatchNorm : public Module {
  public:
   BatchNorm(const Weights& from, int64_t width);
   at::Tensor forward(const at::Tensor& x) const;
   at::Tensor &weight, &bias, &mean, &variance, &batches;
 };
 
-// A list of equal modules, named by their places.
+// A list of modules of one type, named by their indices.
 template <class M>
 class ModuleList : public Module {
  public:
@@ -143,25 +147,28 @@ class ModuleList : public Module {
   std::vector<std::unique_ptr<M>> items_;
 };
 
-// By Transformers' names: gelu, gelu_new, gelu_pytorch_tanh, relu, silu, tanh; another name is refused.
+// Activation functions by Transformers' names: gelu, gelu_new, gelu_pytorch_tanh, relu, silu, tanh. Throws UserError(config) for others.
 using Activation = at::Tensor (*)(const at::Tensor&);
-Activation activation(const std::string& name);
+TENON_API Activation activation(const std::string& name);
 
-// [batch, length, heads * size] to [batch, heads, length, size] and back.
-at::Tensor split_heads(const at::Tensor& x, int64_t head_size);
-at::Tensor merge_heads(const at::Tensor& x);
+// Converts [batch, length, heads * size] to [batch, heads, length, size] and back.
+TENON_API at::Tensor split_heads(const at::Tensor& x, int64_t head_size);
+TENON_API at::Tensor merge_heads(const at::Tensor& x);
 
-// Queries [batch, heads, queries, size], keys and values [batch, kv heads, keys, size]. The mask is added to the scores; without
-// one each query sees the keys up to its own place if `causal`, else all.
-at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask, bool causal, double dropout = 0);
+// Attention of queries [batch, heads, queries, size] to keys and values [batch, kv heads, keys, size]. The mask is added to the scores.
+// Without a mask each query attends to the keys up to its own position if `causal`, otherwise to all.
+TENON_API at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask, bool causal,
+                            double dropout = 0);
 
-// 0 where a key counts and -inf where not, [batch, 1, queries, keys]. Each query sees itself, so that no row is empty.
-at::Tensor padding_mask(const at::Tensor& mask, at::ScalarType type);
-// Queries are the last `length` of all tokens, `first` stand before them; the mask is [batch, first + length] or undefined.
-at::Tensor causal_mask(int64_t length, int64_t window, const at::Tensor& mask, at::ScalarType type, int64_t first = 0);
+// Masks for attend(): 0 where a query attends to a key and -inf elsewhere, [batch, 1, queries, keys]. Each query attends to itself, so
+// that no softmax is over nothing.
+TENON_API at::Tensor padding_mask(const at::Tensor& mask, at::ScalarType type);
+// Queries are the last `length` of `first` + `length` tokens; `mask` is [batch, first + length] or undefined.
+TENON_API at::Tensor causal_mask(int64_t length, int64_t window, const at::Tensor& mask, at::ScalarType type, int64_t first = 0);
 
 using ModelMaker = std::function<std::shared_ptr<Model>(const Fields& fields, const Weights& weights)>;
-// `architecture` is what config.json names under "architectures". A later entry replaces an earlier one.
-void register_family(const std::string& model_type, const std::string& architecture, ModelMaker make);
+// Registers a family for load_model. `architecture` is an entry of "architectures" in config.json. A later registration replaces an
+// earlier one. Register families before other threads load models.
+TENON_API void register_family(const std::string& model_type, const std::string& architecture, ModelMaker make);
 
 }  // namespace tenon

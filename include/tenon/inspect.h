@@ -1,81 +1,88 @@
-// What a compiled function did and why.
+// What a compiled function did, and why.
+//
+//   std::cout << tenon::explain(fast);
 #pragma once
 
 #include <iosfwd>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tenon/compile.h>
 
 namespace tenon {
 
-struct Explanation {
-  // Ops that backend `native` made one kernel of.
-  struct Kernel {
+struct TENON_API Explanation {
+  // Ops that backend `native` fused into one kernel.
+  struct TENON_API Kernel {
     std::string name;
     std::vector<std::string> ops;
-    std::vector<int64_t> sizes;  // over which it computes
-    size_t bytes = 0;            // that it reads and writes
-    size_t bytes_apart = 0;      // that its ops would, one by one
-    std::string text;            // in the loop language
-    std::string call;            // or the op of ATen that computes it as one
-    std::string llvm() const;    // LLVM's text for it, for this CPU
+    std::vector<int64_t> sizes;  // Loop extents.
+    size_t bytes = 0;            // Number of bytes that the kernel reads and writes.
+    size_t bytes_apart = 0;      // Number of bytes that its ops would read and write one by one.
+    std::string text;            // The kernel in the loop language; empty if a library call computes it.
+    std::string call;            // The library call that computes it; empty otherwise.
+    // LLVM IR and assembly for this CPU. They compile the kernel again.
+    std::string llvm() const;
     std::string assembly() const;
   };
+  // An op that runs in ATen.
   struct Call {
     std::string op;
     size_t count = 0;
-    std::string why;  // it is not part of a kernel
+    std::string why;  // The reason why the op is not in a kernel.
   };
   struct Graph {
-    std::string text;       // in the graph language
-    std::string served_as;  // what it answers for: "forward", "joint", "part 2 of a split program"
+    std::string text;       // The graph in the graph language.
+    std::string served_as;  // What the graph computes: "forward", "joint", "part 2 of a split program".
     size_t ops = 0;
-    size_t calls = 0;  // calls that it answered
+    size_t calls = 0;  // Number of calls that the graph served.
     std::vector<Kernel> kernels = {};
-    std::vector<Call> left = {};  // to ATen
-    size_t arena_bytes = 0;       // of memory for what lives inside a run only
+    std::vector<Call> aten_calls = {};
+    size_t arena_bytes = 0;  // Scratch memory of one run.
   };
+  // A graph break: an op whose result the program's own C++ needs.
   struct Break {
     std::string op, what, where, instead;
     size_t count = 0;
   };
+  // A call that was recorded again, with the guard that failed.
   struct Recompile {
-    std::string guard;  // the one that failed
+    std::string guard;
     std::string detail;
   };
 
   std::string name, backend;
-  size_t calls = 0;        // of the compiled function
-  size_t answered = 0;     // by graphs alone
-  size_t replayed = 0;     // by the program, all of it known, but not all of it in graphs yet
-  size_t recorded = 0;     // by the program itself while it was recorded
-  size_t plain = 0;        // by the program itself, nothing recorded
-  size_t program_ops = 0;  // of the last recording, as the program made them
+  size_t calls = 0;        // Number of calls of the compiled function. Each is one of the four kinds below.
+  size_t answered = 0;     // Calls that graphs served completely.
+  size_t replayed = 0;     // Calls that were known completely, but ran some ops in ATen because a graph was not built yet.
+  size_t recorded = 0;     // Calls during which the program was recorded.
+  size_t plain = 0;        // Calls that ran in plain eager.
+  size_t program_ops = 0;  // Number of ops of the last recording, as the program called them.
   std::vector<Graph> graphs;
   std::vector<Break> breaks;
-  std::vector<std::string> guards;  // of the newest graph
+  std::vector<std::string> guards;  // Guards of the newest graph.
   std::vector<Recompile> recompiles;
-  std::vector<std::string> obstacles;                  // why calls are left to the program itself
-  std::vector<std::pair<std::string, double>> phases;  // seconds in record, functionalize, ...
+  std::vector<std::string> obstacles;                  // Reasons why calls run in plain eager.
+  std::vector<std::pair<std::string, double>> phases;  // Seconds spent in each phase of compiling.
 
+  // The same as text for people, as JSON, and as a drawing of one graph in Graphviz' language.
   std::string text() const;
   std::string json() const;
   std::string dot(size_t graph = 0) const;
-  // Writes the picture of one graph; needs Graphviz' `dot` on the PATH, else returns false.
+  // Writes the drawing of one graph to a file. Returns false if Graphviz' `dot` is not on the PATH.
   bool svg(const std::string& path, size_t graph = 0) const;
 };
 
-std::ostream& operator<<(std::ostream& out, const Explanation& explanation);
+TENON_API std::ostream& operator<<(std::ostream& out, const Explanation& explanation);
 
-namespace detail {
-Explanation explain(Region& region);
-}
+// Takes a snapshot; may be called from any thread while calls run.
+TENON_API Explanation explain(Region& region);
 
 template <class F>
 Explanation explain(const Compiled<F>& compiled) {
-  return detail::explain(*compiled.region());
+  return explain(*compiled.region());
 }
 
 }  // namespace tenon

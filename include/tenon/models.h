@@ -1,6 +1,6 @@
-// Hugging Face model directories: config.json and safetensors in, a model out that compiles.
+// Models from Hugging Face directories (config.json and safetensors files), and back.
 //
-//   auto model  = tenon::load_model("llama/");         // by model_type and architecture
+//   auto model  = tenon::load_model("llama/");         // model_type and architectures choose the family
 //   auto fast   = tenon::compile(model);
 //   auto logits = fast(ids);
 //   tenon::save_model(*model, "copy/");
@@ -17,6 +17,7 @@
 
 namespace tenon {
 
+// A tensor with its name; the members are named as in torch::OrderedDict::Item.
 class NamedTensor {
  public:
   NamedTensor(std::string key, at::Tensor value) : key_(std::move(key)), value_(std::move(value)) {}
@@ -28,25 +29,25 @@ class NamedTensor {
   at::Tensor value_;
 };
 
-// Which adapter each row of a batch uses; tenon::Bank makes them. They know their bank and adapters by numbers that are never used again:
-// a call throws UserError(adapter) if the bank no longer exists, is that of another model, or no longer has the adapter.
+// The adapter of each batch row, made by Bank::rows. The ids of banks and adapters are never reused: a call throws UserError(adapter) if
+// the bank no longer exists, belongs to another model, or no longer has the adapter.
 struct Rows {
   explicit Rows(at::Tensor rows) : entries(std::move(rows)) {}
-  at::Tensor entries;  // int64 [batch]: 64-bit ids of entries of the bank
+  at::Tensor entries;  // int64 [batch]: adapter ids.
   template <class F>
   auto visit(F&& f) {
     return f(entries);
   }
 };
 
-// Where a layer meets a bank of adapters: numbers, since graphs hold them.
-struct Seam {
-  int64_t bank = 0, layer = 0;  // bank 0: none
-  at::Tensor trained;           // parameters that train on this layer, one behind the other
+// The connection of a layer to a bank of adapters. Ids are integers because graphs hold them as constants.
+struct AdapterSite {
+  int64_t bank = 0, layer = 0;  // Bank 0 means that there is no bank.
+  at::Tensor trained;           // Trainable parameters of this layer's adapters, concatenated.
 };
 
-// A tree of layers with the names that Transformers gives them.
-class Module {
+// A tree of layers with the names of Transformers. Concurrent reads are safe; changing parameters needs a lock of the caller's.
+class TENON_API Module {
  public:
   Module() = default;
   Module(const Module&) = delete;
@@ -63,11 +64,12 @@ class Module {
   void train(bool on = true);
   void eval() { train(false); }
 
-  void set_seam(Seam seam) { seam_ = std::move(seam); }
-  const Seam& seam() const { return seam_; }
+  // Used by Bank.
+  void set_adapter_site(AdapterSite site) { adapter_site_ = std::move(site); }
+  const AdapterSite& adapter_site() const { return adapter_site_; }
 
  protected:
-  // What is put here is listed, saved and watched; the names are those of the file.
+  // Registers parameters, buffers and children. They are listed, saved and watched under these names, which are those of the file.
   at::Tensor& put_parameter(const std::string& name, at::Tensor value);
   at::Tensor& put_buffer(const std::string& name, at::Tensor value);
   void put_child(const std::string& name, Module& child) { children_.emplace_back(name, &child); }
@@ -83,54 +85,58 @@ class Module {
   std::vector<Own> own_;
   std::vector<std::pair<std::string, Module*>> children_;
   bool training_ = false;
-  Seam seam_;
+  AdapterSite adapter_site_;
 };
 
-// Parameters do not require gradients when they come from a file: what trains is said by the caller.
-class Model : public Module {
+// A model with its configuration. Parameters loaded from a file do not require gradients. forward() may be called from several threads.
+class TENON_API Model : public Module {
  public:
-  // Text: ids, int64 [batch, length]; mask, [batch, length], not 0 where a token counts (all, if undefined); types as BERT has
-  // them. Images: pixels, [batch, channels, height, width]. Returns logits. Throws UserError(shape) that names the argument if one is of
-  // another type or shape, or is empty; UserError(adapter) for rows that are not of this model's bank.
+  // Returns logits. For text, `input` is int64 ids [batch, length]; `mask` is [batch, length] and not 0 for tokens that count (all tokens
+  // if undefined); `types` are BERT's token type ids. For images, `input` is pixels [batch, channels, height, width]. Throws
+  // UserError(shape) that names the argument if it has the wrong type or shape or is empty, and UserError(adapter) for rows of another
+  // model's bank.
   at::Tensor forward(const at::Tensor& input, const at::Tensor& mask = {}, const at::Tensor& types = {});
   at::Tensor forward(const at::Tensor& input, const Rows& rows, const at::Tensor& mask = {}, const at::Tensor& types = {});
 
-  // The text of config.json; saved with the weights.
+  // The texts of config.json and generation_config.json (empty if there is none). save_model writes them with the weights.
   const std::string& config() const { return config_; }
-  const std::string& generation_config() const { return generation_config_; }  // empty if the directory has none
-  // The name in the file of what is called `name` in the tree; empty: not written, since it is another's.
+  const std::string& generation_config() const { return generation_config_; }
+  // The name in the file of the tensor called `name` in the tree. Empty if the tensor is not saved because it is tied to another one.
   virtual std::string file_name(const std::string& name) const { return name; }
 
-  // A bank's number, the rows of calls that are given none, and what trains on its layers; 0 and nothing take it off again.
-  void set_bank(int64_t number, at::Tensor rows, std::vector<at::Tensor> trained) {
-    bank_ = number, rows_ = std::move(rows), trained_ = std::move(trained);
+  // Used by Bank: its id (0 for none), the rows of calls without Rows, and the trainable parameters of its adapters.
+  void set_bank(int64_t id, at::Tensor rows, std::vector<at::Tensor> trained) {
+    bank_ = id, rows_ = std::move(rows), trained_ = std::move(trained);
   }
   const int64_t* bank() const { return &bank_; }
   const std::vector<at::Tensor>& trained() const { return trained_; }
 
  protected:
   virtual at::Tensor compute(const at::Tensor& input, const at::Tensor& mask, const at::Tensor& types) = 0;
-  // Rows that a call is given, or those of calls that are given none.
-  const at::Tensor& rows_or_standard(const Rows* rows) const { return rows ? rows->entries : rows_; }
+  // The rows of a call, or the default ones if the call has none.
+  const at::Tensor& rows_or_default(const Rows* rows) const { return rows ? rows->entries : rows_; }
 
  private:
-  friend std::shared_ptr<Model> load_model(const std::string&, std::optional<at::ScalarType>);
+  friend TENON_API std::shared_ptr<Model> load_model(const std::string&, std::optional<at::ScalarType>);
   std::string config_, generation_config_;
   int64_t bank_ = 0;
   at::Tensor rows_;
   std::vector<at::Tensor> trained_;
 };
 
-// Throws UserError if a field of config.json is not supported, or a tensor is missing, unknown or of another shape. Weights are
-// mapped, not read; `dtype` converts them.
-std::shared_ptr<Model> load_model(const std::string& directory, std::optional<at::ScalarType> dtype = {});
-void save_model(const Model& model, const std::string& directory, int64_t shard_bytes = int64_t{5} << 30);
+// Loads a model. Weights are memory-mapped; `dtype` converts them. Throws UserError if the family is unknown, a field of config.json is
+// not supported, or a tensor is missing, unexpected or of the wrong shape. May be called from any thread.
+TENON_API std::shared_ptr<Model> load_model(const std::string& directory, std::optional<at::ScalarType> dtype = {});
+// Writes config.json and safetensors files of at most `shard_bytes` that Transformers loads. Throws UserError(file) if it cannot.
+TENON_API void save_model(const Model& model, const std::string& directory, int64_t shard_bytes = int64_t{5} << 30);
 
 namespace detail {
-void check_not_null(bool is_null, const char* what);  // Throws UserError(shape).
-}
+// Throws UserError(shape).
+TENON_API void check_not_null(bool is_null, const char* what);
+}  // namespace detail
 
-// Models of this library depend on their arguments and weights alone. Throws UserError if the model is null.
+// Compiles a model. Options::trust is always pure here, since models depend only on their arguments and weights. Throws UserError if the
+// model is null.
 template <std::derived_from<Model> M>
 auto compile(std::shared_ptr<M> model, Options options = {}) {
   detail::check_not_null(model == nullptr, "the model");

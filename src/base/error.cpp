@@ -1,4 +1,4 @@
-#include "base/error.h"
+#include <tenon/error.h>
 
 namespace tenon {
 
@@ -7,7 +7,7 @@ const char* error_name(ErrorCode code) {
 #define TENON_ERROR(name, meaning) \
   case ErrorCode::name:            \
     return #name;
-#include "base/errors.def"
+#include <tenon/error_codes.def>
 #undef TENON_ERROR
   }
   return "unknown";
@@ -18,7 +18,7 @@ const char* error_meaning(ErrorCode code) {
 #define TENON_ERROR(name, meaning) \
   case ErrorCode::name:            \
     return meaning;
-#include "base/errors.def"
+#include <tenon/error_codes.def>
 #undef TENON_ERROR
   }
   return "";

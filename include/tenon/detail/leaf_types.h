@@ -1,4 +1,4 @@
-// Which types of arguments and results are looked into, told by their templates and members.
+// Type traits: which types of arguments and results are flattened.
 #pragma once
 
 #include <c10/util/ArrayRef.h>
@@ -42,7 +42,7 @@ struct IsMap<std::map<K, V, C, A>> : std::true_type {};
 template <class K, class V, class H, class E, class A>
 struct IsMap<std::unordered_map<K, V, H, E, A>> : std::true_type {};
 
-// A torch::jit::Module, by what it offers: its header is a large one.
+// A torch::jit::Module, recognised by its members, because including its header is expensive.
 template <class M>
 concept IsScriptModule = requires(M& m) {
   m._ivalue();
@@ -51,7 +51,7 @@ concept IsScriptModule = requires(M& m) {
   m.named_buffers();
 };
 
-// Pointers to a map's entries. Two unordered maps with equal contents may have their entries in different orders.
+// Pointers to a map's entries, sorted by key: unordered maps with equal contents may iterate in different orders.
 template <class M>
 auto in_key_order(M& map) {
   c10::SmallVector<decltype(&*map.begin()), 8> entries;

@@ -1,5 +1,5 @@
-// The leaves of arguments and results: tensors, numbers and strings, found through optionals,
-// vectors, tuples, maps, IValues and structs with a visit function.
+// Flattens arguments and results into leaves (tensors, numbers and strings) through optionals, vectors, tuples, maps, IValues and
+// structs with a visit function.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <tenon/detail/leaf_types.h>
+#include <tenon/export.h>
 
 namespace c10 {
 struct IValue;
@@ -25,14 +26,14 @@ struct Object;
 
 namespace tenon::detail {
 
-// What a call was given, flattened. Numbers are kept as bits, so that every NaN equals itself.
+// The flattened arguments of a call. Numbers are kept as bits, so that a NaN equals itself.
 struct Leaves {
   c10::SmallVector<const at::Tensor*, 8> tensors;
   c10::SmallVector<uint64_t, 8> numbers;
   std::vector<std::string> texts;
 };
 
-// Walks x; `sink` has tensor(t), number(bits), text(s), ivalue(v) and object(o).
+// Calls tensor(t), number(bits), text(s), ivalue(v) or object(o) of `sink` for each leaf of x.
 template <class Sink, class T>
 void walk(Sink& sink, T& x) {
   using U = std::remove_cv_t<T>;
@@ -77,14 +78,14 @@ void walk(Sink& sink, T& x) {
   }
 }
 
-// src/driver/ivalue_leaves.cpp. An object's slots are walked as an argument's leaves, but nothing in it is a result.
-void collect_ivalue(Leaves& out, const c10::IValue& value);
-void collect_object(Leaves& out, const c10::ivalue::Object& object);
-void find_tensors(c10::SmallVectorImpl<at::Tensor*>& out, c10::IValue& value);
-// What stands for a tensor in the prototype of a result: an empty one, since a tuple asks its elements for their types.
-at::Tensor stand_in();
-// Gives it tuples, lists and dictionaries of its own; copies of an IValue share them.
-void unshare_ivalue(c10::IValue& value);
+// The attributes of a script object are leaves of an argument, but never of a result.
+TENON_API void collect_ivalue(Leaves& out, const c10::IValue& value);
+TENON_API void collect_object(Leaves& out, const c10::ivalue::Object& object);
+TENON_API void find_tensors(c10::SmallVectorImpl<at::Tensor*>& out, c10::IValue& value);
+// An empty tensor that replaces each tensor in the prototype of a result: tuples need their elements' types.
+TENON_API at::Tensor empty_stand_in();
+// Copies the tuples, lists and dictionaries inside, which copies of an IValue share.
+TENON_API void unshare_ivalue(c10::IValue& value);
 
 struct Collect {
   Leaves& out;
@@ -101,10 +102,10 @@ void collect(Leaves& out, const T& x) {
   walk(sink, x);
 }
 
-using TensorPlaces = c10::SmallVector<at::Tensor*, 4>;
+using TensorPointers = c10::SmallVector<at::Tensor*, 4>;
 
 struct FindTensors {
-  TensorPlaces out;
+  TensorPointers out;
   void ivalue(c10::IValue& v) { find_tensors(out, v); }
   void ivalue(const c10::IValue&) {}
   void object(const c10::ivalue::Object&) {}
@@ -130,7 +131,7 @@ void unshare(R& result) {
 }
 
 template <class R>
-TensorPlaces tensors_of(R& result) {
+TensorPointers tensors_of(R& result) {
   FindTensors sink;
   walk(sink, result);
   return std::move(sink.out);
@@ -138,15 +139,15 @@ TensorPlaces tensors_of(R& result) {
 
 template <class R>
 void put_tensors(R& result, c10::SmallVectorImpl<at::Tensor>& tensors) {
-  TensorPlaces places = tensors_of(result);
-  for (size_t i = 0; i < places.size(); ++i) *places[i] = std::move(tensors[i]);
+  TensorPointers targets = tensors_of(result);
+  for (size_t i = 0; i < targets.size(); ++i) *targets[i] = std::move(tensors[i]);
 }
 
 template <class R>
 std::shared_ptr<const std::any> prototype_of(const R& result) {
   R copy = result;
   unshare(copy);
-  for (at::Tensor* tensor : tensors_of(copy)) *tensor = stand_in();
+  for (at::Tensor* tensor : tensors_of(copy)) *tensor = empty_stand_in();
   return std::make_shared<const std::any>(std::move(copy));
 }
 

@@ -1,5 +1,5 @@
-// State that a compiled function depends on besides its arguments. Small templates over what
-// torch::nn modules offer, so that no torch::nn header is needed here.
+// State that a compiled function depends on besides its arguments. Modules are recognised by their members, so that no torch::nn header
+// is needed here.
 #pragma once
 
 #include <ATen/core/grad_mode.h>
@@ -39,17 +39,17 @@ concept IsModuleHolder = requires(T& h) {
 }
 &&IsModulePointer<decltype(std::declval<T&>().ptr())>;
 
-// What a watched thing consists of at one moment.
-struct WatchedParts {
+// The tensors and numbers of a watched object at one moment.
+struct WatchedState {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   std::vector<std::pair<std::string, std::function<uint64_t()>>> numbers;
 };
 
 template <class P>
-void list_module(P module, WatchedParts& out) {
+void list_module(P module, WatchedState& out) {
   for (auto& item : module->named_parameters()) out.tensors.emplace_back(item.key(), item.value());
   for (auto& item : module->named_buffers()) out.tensors.emplace_back(item.key(), item.value());
-  // train() and eval() of up to 64 modules in one number.
+  // The training flags of up to 64 modules are bits of one number.
   out.numbers.emplace_back("training", [module] { return static_cast<uint64_t>(module->is_training()); });
   auto children = module->modules(/*include_self=*/false);
   for (size_t first = 0; first < children.size(); first += 64) {
@@ -64,34 +64,35 @@ void list_module(P module, WatchedParts& out) {
 
 // A torch::jit::Module is a handle: a copy of it has the same parameters.
 template <class M>
-void list_script_module(M module, WatchedParts& out) {
+void list_script_module(M module, WatchedState& out) {
   for (const auto& item : module.named_parameters()) out.tensors.emplace_back(item.name, item.value);
   for (const auto& item : module.named_buffers()) out.tensors.emplace_back(item.name, item.value);
-  for (const auto& part : module.modules())
-    out.numbers.emplace_back("training", [part] { return static_cast<uint64_t>(part.is_training()); });
+  for (const auto& child : module.modules())
+    out.numbers.emplace_back("training", [child] { return static_cast<uint64_t>(child.is_training()); });
 }
 
 }  // namespace detail
 
+// Something that a `pure` function depends on: a module, a tensor, or a number that the program changes.
 class Watched {
  public:
   template <class T>
   requires detail::IsModulePointer<T> Watched(T module)
-      : list_([module](detail::WatchedParts& out) { detail::list_module(module, out); }) {}
+      : list_([module](detail::WatchedState& out) { detail::list_module(module, out); }) {}
 
   template <class T>
   requires detail::IsModuleHolder<T> Watched(T holder) : Watched(holder.ptr()) {}
 
   template <class T>
   requires detail::IsScriptModule<T> Watched(T module)
-      : list_([module](detail::WatchedParts& out) { detail::list_script_module(module, out); }) {}
+      : list_([module](detail::WatchedState& out) { detail::list_script_module(module, out); }) {}
 
-  Watched(at::Tensor tensor) : list_([tensor](detail::WatchedParts& out) { out.tensors.emplace_back("watched", tensor); }) {}
+  Watched(at::Tensor tensor) : list_([tensor](detail::WatchedState& out) { out.tensors.emplace_back("watched", tensor); }) {}
 
-  // A number or bool of the program's that the function branches on or computes with.
+  // A number or bool that the function branches on or computes with. The pointer must stay valid for as long as the compiled function.
   template <class T>
   requires std::is_arithmetic_v<T> Watched(const T* number)
-      : list_([number](detail::WatchedParts& out) {
+      : list_([number](detail::WatchedState& out) {
           out.numbers.emplace_back("watched number", [number] {
             uint64_t bits = 0;
             std::memcpy(&bits, number, sizeof(T));
@@ -99,20 +100,20 @@ class Watched {
           });
         }) {}
 
-  // Tensors that matter only while gradients are recorded; asked for anew at each recording.
+  // Tensors that the function depends on while grad mode is on. `tensors` is called at each recording.
   static Watched with_gradients(std::function<std::vector<at::Tensor>()> tensors) {
     Watched out{at::Tensor()};
-    out.list_ = [tensors = std::move(tensors)](detail::WatchedParts& parts) {
+    out.list_ = [tensors = std::move(tensors)](detail::WatchedState& state) {
       if (!at::GradMode::is_enabled()) return;
-      for (at::Tensor& tensor : tensors()) parts.tensors.emplace_back("trained", std::move(tensor));
+      for (at::Tensor& tensor : tensors()) state.tensors.emplace_back("trained", std::move(tensor));
     };
     return out;
   }
 
-  void list(detail::WatchedParts& out) const { list_(out); }
+  void list(detail::WatchedState& out) const { list_(out); }
 
  private:
-  std::function<void(detail::WatchedParts&)> list_;
+  std::function<void(detail::WatchedState&)> list_;
 };
 
 }  // namespace tenon
