@@ -48,7 +48,7 @@ void recording_cost() {
                                tenon::detail::collect(in, x);
                                driver::Known known;
                                Options options;
-                               auto recording = driver::record_run(in, options, known, [&]() -> tenon::detail::Outcome {
+                               auto recording = driver::record_run(in, options, known, [&]() -> tenon::detail::RecordedResult {
                                  Tensor y = block->forward(x);
                                  return {{}, std::make_shared<const std::any>(0)};
                                });
@@ -66,7 +66,7 @@ void guard_cost() {
   tenon::detail::collect(in, x);
   driver::Known known;
   Options options{.watch = {net}};
-  auto recording = driver::record_run(in, options, known, [&]() -> tenon::detail::Outcome {
+  auto recording = driver::record_run(in, options, known, [&]() -> tenon::detail::RecordedResult {
     Tensor y = function(x);
     return {{}, std::make_shared<const std::any>(0)};
   });

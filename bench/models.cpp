@@ -122,7 +122,7 @@ void report_left(const std::string& name, const Explanation& why) {
   const std::regex calls("aten::(mm|addmm|bmm|baddbmm|convolution|convolution_backward|_scaled_dot_product.*)");
   size_t left = 0;
   for (const auto& graph : why.graphs)
-    for (const auto& call : graph.left) {
+    for (const auto& call : graph.aten_calls) {
       if (std::regex_match(call.op, calls)) continue;
       left += call.count;
       std::fprintf(stderr, "%s: %zu x %s runs in ATen\n", name.c_str(), static_cast<size_t>(call.count), call.op.c_str());

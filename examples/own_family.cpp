@@ -26,9 +26,9 @@ class OptAttention : public tenon::Module {
         out_(from / "out_proj", c.width, c.width, true) {
     put_child("q_proj", q_), put_child("k_proj", k_), put_child("v_proj", v_), put_child("out_proj", out_);
   }
-  Tensor forward(const Tensor& x, const tenon::Places& places) const {
+  Tensor forward(const Tensor& x, const tenon::AttentionContext& context) const {
     auto heads = [&](const tenon::Linear& product) { return tenon::split_heads(product.forward(x), head_size_); };
-    return out_.forward(tenon::attend_at(places, layer_, heads(q_), heads(k_), heads(v_)));
+    return out_.forward(tenon::attend_with_cache(context, layer_, heads(q_), heads(k_), heads(v_)));
   }
 
  private:
@@ -49,8 +49,8 @@ class OptLayer : public tenon::Module {
     put_child("self_attn", attention_), put_child("self_attn_layer_norm", before_), put_child("final_layer_norm", after_);
     put_child("fc1", fc1_), put_child("fc2", fc2_);
   }
-  Tensor forward(const Tensor& x, const tenon::Places& places) const {
-    Tensor h = x + attention_.forward(before_.forward(x), places);
+  Tensor forward(const Tensor& x, const tenon::AttentionContext& context) const {
+    Tensor h = x + attention_.forward(before_.forward(x), context);
     return h + fc2_.forward(act_(fc1_.forward(after_.forward(h))));
   }
 
@@ -73,9 +73,9 @@ class OptDecoder : public tenon::Module {
     put_child("embed_tokens", tokens), put_child("embed_positions", positions_);
     put_child("layers", layers_), put_child("final_layer_norm", norm_);
   }
-  Tensor forward(const Tensor& ids, const tenon::Places& places) const {
-    Tensor x = tokens.forward(ids) + positions_.forward(places.positions + kFirstPosition);
-    for (const auto& layer : layers_) x = layer->forward(x, places);
+  Tensor forward(const Tensor& ids, const tenon::AttentionContext& context) const {
+    Tensor x = tokens.forward(ids) + positions_.forward(context.positions + kFirstPosition);
+    for (const auto& layer : layers_) x = layer->forward(x, context);
     return norm_.forward(x);
   }
   tenon::Embedding tokens;
@@ -102,7 +102,7 @@ class Opt : public tenon::CausalModel {
   std::string file_name(const std::string& name) const override { return name == "lm_head.weight" ? "" : name; }
 
  protected:
-  Tensor hidden(const Tensor& ids, const tenon::Places& places) override { return model_.decoder.forward(ids, places); }
+  Tensor hidden(const Tensor& ids, const tenon::AttentionContext& context) override { return model_.decoder.forward(ids, context); }
   Tensor logits(const Tensor& hidden) override { return head_.forward(hidden); }
 
  private:

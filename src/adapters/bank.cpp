@@ -16,7 +16,7 @@
 #include "adapters/table.h"
 #include "adapters/training.h"
 #include "base/error.h"
-#include "models/seam.h"
+#include "models/adapter_site.h"
 
 namespace tenon {
 

@@ -18,11 +18,11 @@ class ModelHost : public Host {
 
   std::vector<Layer> layers() const override { return layers_; }
   void attach(int64_t bank, const at::Tensor& default_rows, const std::vector<at::Tensor>& trained) override {
-    for (size_t i = 0; i < modules_.size(); ++i) modules_[i]->set_seam({bank, static_cast<int64_t>(i), trained[i]});
+    for (size_t i = 0; i < modules_.size(); ++i) modules_[i]->set_adapter_site({bank, static_cast<int64_t>(i), trained[i]});
     model_->set_bank(bank, default_rows, trained);
   }
   void detach() override {
-    for (Module* module : modules_) module->set_seam({});
+    for (Module* module : modules_) module->set_adapter_site({});
     model_->set_bank(0, {}, {});
   }
 
@@ -34,7 +34,7 @@ class ModelHost : public Host {
   void find(Module& module, const std::string& path) {
     std::optional<Layer> layer;
     if (auto* linear = dynamic_cast<Linear*>(&module)) {
-      bool is_transposed = linear->stored() == Linear::Stored::input_first;
+      bool is_transposed = linear->layout() == Linear::WeightLayout::input_first;
       layer = {path, is_transposed ? LayerKind::conv1d : LayerKind::linear, {linear->weight, linear->bias}};
     } else if (auto* embedding = dynamic_cast<Embedding*>(&module)) {
       layer = {path, LayerKind::embedding, {embedding->weight, {}}};

@@ -13,7 +13,7 @@
 
 #include "adapters/host.h"
 #include "base/error.h"
-#include "models/seam.h"
+#include "models/adapter_site.h"
 
 namespace tenon::adapters {
 
@@ -25,14 +25,14 @@ constexpr auto kKey = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 struct TreeLayer {
   using Weak = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
   LayerKind kind;
-  Seam seam;
+  AdapterSite site;
   at::Tensor default_rows;
   bool has_bias;
   Weak weight, bias;  // Weak references, since the tensors own this object through their tags.
 
   // Computes the whole layer while gradients are recorded.
   at::Tensor train(const at::Tensor& x) const {
-    return models::train_layer(seam, x, at::Tensor(weight.lock()), has_bias ? at::Tensor(bias.lock()) : at::Tensor());
+    return models::train_layer(site, x, at::Tensor(weight.lock()), has_bias ? at::Tensor(bias.lock()) : at::Tensor());
   }
 };
 using TreeLayers = std::vector<std::shared_ptr<TreeLayer>>;
@@ -76,7 +76,7 @@ const TreeLayer* find_layer(const LayerTag* tag, LayerKind kind) {
 }
 
 // Pins the default rows, unless an enclosing scope has pinned others.
-models::PinScope pin_default(const TreeLayer& layer) { return {layer.default_rows, layer.seam.bank, /*is_given=*/false}; }
+models::PinScope pin_default(const TreeLayer& layer) { return {layer.default_rows, layer.site.bank, /*is_given=*/false}; }
 
 // An op that computes a whole layer, with the positions of its arguments.
 struct LayerOp {
@@ -123,10 +123,10 @@ class TaggedOp {
   void run_layer(const TreeLayer& layer, size_t input, bool transforms_input) {
     auto pin = pin_default(layer);
     at::Tensor x = argument(input).toTensor();
-    if (transforms_input && models::records_gradients(layer.seam)) return give(layer.train(x));
-    if (transforms_input) argument(input) = models::transform_input(layer.seam, x);
+    if (transforms_input && models::records_gradients(layer.site)) return give(layer.train(x));
+    if (transforms_input) argument(input) = models::transform_input(layer.site, x);
     op_.callBoxed(&stack_);
-    stack_.back() = models::apply_to_output(layer.seam, x, stack_.back().toTensor());
+    stack_.back() = models::apply_to_output(layer.site, x, stack_.back().toTensor());
   }
 
   // Replaces the op's arguments on the stack by its result.
@@ -159,7 +159,7 @@ class TaggedOp {
     auto pin = pin_default(*layer);
     at::Tensor x = argument(0).toTensor();
     // While gradients are recorded, run_add computes the whole layer.
-    if (!models::records_gradients(layer->seam)) argument(0) = models::transform_input(layer->seam, x);
+    if (!models::records_gradients(layer->site)) argument(0) = models::transform_input(layer->site, x);
     op_.callBoxed(&stack_);
     at::Tensor y = stack_.back().toTensor();
     auto product = c10::make_intrusive<LayerTag>(Role::product, std::move(layers));
@@ -182,11 +182,11 @@ class TaggedOp {
     TreeLayers layers = product->layers;  // Keeps the layers alive after the tag is removed.
     y.unsafeGetTensorImpl()->set_backend_meta({});
     auto pin = pin_default(*layer);
-    if (models::records_gradients(layer->seam)) {
+    if (models::records_gradients(layer->site)) {
       y.copy_(layer->train(x));
     } else {
       y.add_(b);
-      models::apply_to_output(layer->seam, x, y);
+      models::apply_to_output(layer->site, x, y);
     }
     give(y);
   }
@@ -250,9 +250,9 @@ class TreeHost : public Host {
   void attach(int64_t bank, const at::Tensor& default_rows, const std::vector<at::Tensor>& trained) override {
     for (size_t i = 0; i < layers_.size(); ++i) {
       const auto& [weight, bias] = layers_[i].base;
-      Seam seam{bank, static_cast<int64_t>(i), trained[i]};
+      AdapterSite site{bank, static_cast<int64_t>(i), trained[i]};
       auto layer = std::make_shared<TreeLayer>(
-          TreeLayer{layers_[i].kind, seam, default_rows, bias.defined(), TreeLayer::Weak(weight.getIntrusivePtr()),
+          TreeLayer{layers_[i].kind, site, default_rows, bias.defined(), TreeLayer::Weak(weight.getIntrusivePtr()),
                     TreeLayer::Weak(bias.defined() ? bias.getIntrusivePtr() : weight.getIntrusivePtr())});
       const LayerTag* tied = tag_of(weight, Role::weight);
       TreeLayers layers = tied ? tied->layers : TreeLayers();

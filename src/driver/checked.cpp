@@ -49,11 +49,11 @@ c10::Storage storage_in_layout(const at::Tensor& tensor, const capture::Geometry
 
 }  // namespace
 
-void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Outcome()>& body) {
+void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::RecordedResult()>& body) {
   auto names = [&](capture::Recorder& recorder) {
     for (size_t i = 0; i < in.tensors.size(); ++i)
       recorder.name(*in.tensors[i], capture::External::Kind::argument, static_cast<int32_t>(i), "argument " + std::to_string(i));
-    detail::WatchedParts parts;
+    detail::WatchedState parts;
     for (const Watched& watched : options_.watch) watched.list(parts);
     for (auto& [name, tensor] : parts.tensors) recorder.name(tensor, capture::External::Kind::state, 0, name);
   };

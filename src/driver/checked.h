@@ -23,7 +23,7 @@ class CheckedCalls {
  public:
   explicit CheckedCalls(const Options& options) : options_(options), internal_errors_(options) {}
 
-  void call(const detail::Leaves& in, const std::function<detail::Outcome()>& body);
+  void call(const detail::Leaves& in, const std::function<detail::RecordedResult()>& body);
   void explain(Explanation& out);
   void reset();
 

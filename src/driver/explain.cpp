@@ -57,7 +57,7 @@ void add_segments(Recording& recording, const std::string& name, std::vector<Exp
 void add_kernels(const Executable& executable, Explanation::Graph& out) {
   auto kernels = executable.kernels();
   out.kernels.insert(out.kernels.end(), kernels.begin(), kernels.end());
-  out.left.insert(out.left.end(), executable.aten_calls().begin(), executable.aten_calls().end());
+  out.aten_calls.insert(out.aten_calls.end(), executable.aten_calls().begin(), executable.aten_calls().end());
   out.arena_bytes = std::max(out.arena_bytes, executable.arena_bytes());
 }
 
@@ -102,7 +102,7 @@ void print_kernels(const Explanation::Graph& graph, std::ostream& out) {
   }
   if (graph.kernels.size() > kShown) out << "      and " << graph.kernels.size() - kShown << " more\n";
   for (auto& [call, count] : replacements) out << "      computed as: " << count << " x " << call << "\n";
-  for (const Explanation::Call& call : graph.left)
+  for (const Explanation::Call& call : graph.aten_calls)
     out << "      runs in ATen: " << call.count << " x " << call.op << " (" << call.why << ")\n";
 }
 
@@ -118,8 +118,6 @@ const char* phase_name(Phase phase) {
 }
 
 }  // namespace driver
-
-namespace detail {
 
 Explanation Region::explain() {
   std::unique_lock lock(mutex_);
@@ -150,8 +148,6 @@ Explanation Region::explain() {
   out.breaks = breaks.list();
   return out;
 }
-
-}  // namespace detail
 
 std::string Explanation::Kernel::llvm() const { return text.empty() ? "" : driver::llvm_text(text); }
 std::string Explanation::Kernel::assembly() const { return text.empty() ? "" : driver::assembly(text); }
@@ -207,7 +203,7 @@ std::string Explanation::json() const {
                                   {"bytes_apart", k.bytes_apart},
                                   {"text", k.text},
                                   {"call", k.call}});
-    for (const Call& c : g.left) graph["left"].push_back({{"op", c.op}, {"count", c.count}, {"why", c.why}});
+    for (const Call& c : g.aten_calls) graph["left"].push_back({{"op", c.op}, {"count", c.count}, {"why", c.why}});
     j["graphs"].push_back(std::move(graph));
   }
   j["breaks"] = nlohmann::ordered_json::array();

@@ -101,7 +101,7 @@ class Collector {
 void collect_ivalue(Leaves& out, const c10::IValue& value) { Collector(out).value(value); }
 void collect_object(Leaves& out, const c10::ivalue::Object& object) { Collector(out).object(object); }
 
-at::Tensor stand_in() {
+at::Tensor empty_stand_in() {
   static const at::Tensor empty = at::detail::make_tensor<c10::TensorImpl>(c10::DispatchKeySet(c10::DispatchKey::CPU),
                                                                            caffe2::TypeMeta::Make<float>(), c10::Device(c10::kCPU));
   return empty;

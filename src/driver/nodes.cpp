@@ -246,7 +246,7 @@ struct SpentNode : Node {
 }  // namespace
 
 void attach_recorded_node(const std::shared_ptr<Recording>& recording, const std::vector<at::Tensor>& inputs,
-                          const detail::TensorPlaces& results) {
+                          const detail::TensorPointers& results) {
   if (recording->spent) return;
   auto node = c10::make_intrusive<RecordedNode>();
   node->recording = recording;

@@ -44,7 +44,7 @@ struct TensorBefore {
 class RunRecorder {
  public:
   RunRecorder(const detail::Leaves& in, const Options& options, KnownLeaves& known) : in_(in), known_(known) {
-    detail::WatchedParts parts;
+    detail::WatchedState parts;
     for (const Watched& watched : options.watch) watched.list(parts);
     recording_ = std::make_shared<Recording>(in, std::move(parts.numbers), capture::RecordOptions{options.fullgraph});
     for (size_t i = 0; i < in.tensors.size(); ++i) {
@@ -61,8 +61,8 @@ class RunRecorder {
       if (auto impl = weak.lock()) note_before(at::Tensor(std::move(impl)));
   }
 
-  std::shared_ptr<Recording> run(const std::function<detail::Outcome()>& body) {
-    detail::Outcome outcome;
+  std::shared_ptr<Recording> run(const std::function<detail::RecordedResult()>& body) {
+    detail::RecordedResult outcome;
     {
       AutocastCacheOff no_cache;
       PlainTorchScript plain;
@@ -125,7 +125,7 @@ class RunRecorder {
     before_.emplace(tensor.unsafeGetTensorImpl(), std::move(b));
   }
 
-  void note_results(const detail::TensorPlaces& tensors) {
+  void note_results(const detail::TensorPointers& tensors) {
     Recording& r = *recording_;
     std::unordered_map<const void*, int32_t> externals, earlier;  // The keys are tensor objects.
     for (size_t e = 0; e < r.tape().externals.size(); ++e)
@@ -258,7 +258,7 @@ class RunRecorder {
     return count;
   }
 
-  void note_autograd(const detail::TensorPlaces& tensors) {
+  void note_autograd(const detail::TensorPointers& tensors) {
     Recording& r = *recording_;
     check_returned_arguments();
     Tensors outputs;
@@ -319,7 +319,7 @@ capture::ProgramResults Recording::forward_results() const {
 }
 
 std::shared_ptr<Recording> record_run(const detail::Leaves& in, const Options& options, KnownLeaves& known,
-                                      const std::function<detail::Outcome()>& body) {
+                                      const std::function<detail::RecordedResult()>& body) {
   return RunRecorder(in, options, known).run(body);
 }
 

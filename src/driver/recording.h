@@ -86,6 +86,6 @@ using KnownLeaves = std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>>;  // L
 // Runs `body` under the recorder. Its differentiable results get a node of ours as their history, so that the backward is recorded
 // when it happens. Exceptions pass through.
 std::shared_ptr<Recording> record_run(const detail::Leaves& in, const Options& options, KnownLeaves& known,
-                                      const std::function<detail::Outcome()>& body);
+                                      const std::function<detail::RecordedResult()>& body);
 
 }  // namespace tenon::driver

@@ -12,7 +12,7 @@
 #include "runtime/lease.h"
 #include "tenon/control.h"
 
-namespace tenon::detail {
+namespace tenon {
 namespace {
 
 // A program that no graph can serve, or whose calls differed from its last recording kMaxMismatches times, is recorded only on every
@@ -41,7 +41,7 @@ bool Region::runs_plainly() const {
   return kind_ == driver::BackendKind::none || stance() == Stance::force_eager || capture::current_listener() || process_is_ending();
 }
 
-Answer Region::answer(const Leaves& in) {
+detail::GraphResult Region::run_graph(const detail::Leaves& in) {
   if (options_.trust == Trust::checked || runs_plainly()) return {};
   std::shared_ptr<const Variants> variants;
   {
@@ -53,7 +53,7 @@ Answer Region::answer(const Leaves& in) {
     std::shared_ptr<driver::Variant> ready = with_backward(variant);
     internal_errors_.raise();
     if (!ready->may_serve()) return {};
-    detail::Answer answer = driver::run_variant(ready, in);
+    detail::GraphResult answer = driver::run_variant(ready, in);
     ++driver::counters().calls, ++driver::counters().served;
     return answer;
   }
@@ -101,7 +101,7 @@ void Region::publish(std::shared_ptr<driver::Variant> variant, const driver::Var
 }
 
 // Must be called before the run, which may change properties that guards compare.
-Region::CallMatch Region::find_match(const Leaves& in) const {
+Region::CallMatch Region::find_match(const detail::Leaves& in) const {
   CallMatch match;
   for (const auto& candidate : candidates_)
     if (!match.candidate && candidate->guards.check(in, candidate == candidates_.front() ? &match.failure : nullptr))
@@ -111,7 +111,7 @@ Region::CallMatch Region::find_match(const Leaves& in) const {
   return match;
 }
 
-void Region::record(const Leaves& given, const std::function<Outcome()>& body) {
+void Region::record(const detail::Leaves& given, const std::function<detail::RecordedResult()>& body) {
   if (runs_plainly()) {
     body();
     return;
@@ -217,9 +217,13 @@ void Region::reset() {
   runtime::free_unleased();
 }
 
-std::shared_ptr<Region> make_region(Options options) { return std::make_shared<Region>(std::move(options)); }
-Answer answer(Region& region, const Leaves& in) { return region.answer(in); }
-void record(Region& region, const Leaves& in, const std::function<Outcome()>& body) { region.record(in, body); }
 Explanation explain(Region& region) { return region.explain(); }
 
-}  // namespace tenon::detail
+namespace detail {
+
+std::shared_ptr<Region> make_region(Options options) { return std::make_shared<Region>(std::move(options)); }
+GraphResult run_graph(Region& region, const Leaves& in) { return region.run_graph(in); }
+void record(Region& region, const Leaves& in, const std::function<RecordedResult()>& body) { region.record(in, body); }
+
+}  // namespace detail
+}  // namespace tenon

@@ -12,14 +12,14 @@
 #include "driver/variant.h"
 #include "tenon/inspect.h"
 
-namespace tenon::detail {
+namespace tenon {
 
 class Region {
  public:
   explicit Region(Options options);
 
-  Answer answer(const Leaves& in);
-  void record(const Leaves& in, const std::function<Outcome()>& body);
+  detail::GraphResult run_graph(const detail::Leaves& in);
+  void record(const detail::Leaves& in, const std::function<detail::RecordedResult()>& body);
   Explanation explain();
   void reset();
 
@@ -33,7 +33,7 @@ class Region {
     capture::GuardFailure failure;  // The guard of the newest candidate that failed.
   };
   bool runs_plainly() const;
-  CallMatch find_match(const Leaves& in) const;
+  CallMatch find_match(const detail::Leaves& in) const;
   void learn(const CallMatch& match, std::shared_ptr<driver::Recording> recording);
   std::shared_ptr<driver::Variant> make_variant(const std::shared_ptr<driver::Recording>& recording, std::vector<std::string>& obstacles);
   void publish(std::shared_ptr<driver::Variant> variant, const driver::Variant* replaces);
@@ -53,4 +53,4 @@ class Region {
   Explanation counts_;  // Only calls, recompiles and obstacles are used.
 };
 
-}  // namespace tenon::detail
+}  // namespace tenon

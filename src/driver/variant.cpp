@@ -336,7 +336,7 @@ at::Tensor bind_result(const ResultBinding& binding, const Tensors& outputs, con
 
 namespace {
 
-detail::Answer run_flat(const Variant& variant, const runtime::FlatPlan& flat, const detail::Leaves& in) {
+detail::GraphResult run_flat(const Variant& variant, const runtime::FlatPlan& flat, const detail::Leaves& in) {
   c10::SmallVector<runtime::FlatPlan::InputBuffer, 16> inputs;
   for (const capture::InputBinding& input : variant.functional.inputs)
     inputs.push_back(runtime::FlatPlan::InputBuffer::of(variant.guards.tensor(in, static_cast<size_t>(input.external))));
@@ -345,7 +345,7 @@ detail::Answer run_flat(const Variant& variant, const runtime::FlatPlan& flat, c
   return {variant.recording->prototype, std::move(results)};
 }
 
-detail::Answer run_direct(const Variant& variant, const runtime::Interpreter& kernels, const detail::Leaves& in) {
+detail::GraphResult run_direct(const Variant& variant, const runtime::Interpreter& kernels, const detail::Leaves& in) {
   c10::SmallVector<const at::Tensor*, 64> inputs;
   for (const capture::InputBinding& input : variant.functional.inputs)
     inputs.push_back(&variant.guards.tensor(in, static_cast<size_t>(input.external)));
@@ -356,7 +356,7 @@ detail::Answer run_direct(const Variant& variant, const runtime::Interpreter& ke
 
 }  // namespace
 
-detail::Answer run_variant(const std::shared_ptr<const Variant>& variant, const detail::Leaves& in) {
+detail::GraphResult run_variant(const std::shared_ptr<const Variant>& variant, const detail::Leaves& in) {
   if (const runtime::FlatPlan* flat = variant->is_direct ? variant->forward->flat() : nullptr) return run_flat(*variant, *flat, in);
   if (const runtime::Interpreter* kernels = variant->is_direct ? variant->forward->direct() : nullptr)
     return run_direct(*variant, *kernels, in);
@@ -388,7 +388,7 @@ detail::Answer run_variant(const std::shared_ptr<const Variant>& variant, const 
   bump_versions(recording, externals);
   if (!recording.gradient_effects.empty()) set_gradients(*variant, outputs, externals);
 
-  detail::Answer answer;
+  detail::GraphResult answer;
   answer.prototype = recording.prototype;
   answer.tensors.reserve(recording.results.size());
   for (size_t i = 0; i < recording.results.size(); ++i) {

@@ -61,7 +61,7 @@ bool can_run_again(Recording& recording);
 std::shared_ptr<Variant> make_variant(const std::shared_ptr<Recording>& recording, const Options& options, Phases& phases,
                                       std::vector<std::string>& obstacles);
 
-detail::Answer run_variant(const std::shared_ptr<const Variant>& variant, const detail::Leaves& in);
+detail::GraphResult run_variant(const std::shared_ptr<const Variant>& variant, const detail::Leaves& in);
 
 // The tensors for a graph's inputs.
 std::vector<at::Tensor> bind_inputs(const std::vector<capture::InputBinding>& bindings, const std::vector<at::Tensor>& externals);

@@ -43,17 +43,18 @@ std::vector<int64_t> ends_of(const CausalModel& model) {
   return {};
 }
 
-using StepFunction = std::function<at::Tensor(const at::Tensor& ids, const at::Tensor& positions, const at::Tensor& slots,
+using StepFunction = std::function<at::Tensor(const at::Tensor& ids, const at::Tensor& positions, const at::Tensor& cache_positions,
                                               const at::Tensor& padding, KeyValueCache cache, const std::optional<Rows>& rows)>;
 
 auto compile_step(const std::shared_ptr<CausalModel>& model, Options options, const char* name) {
   options.trust = Trust::pure;
   options.name = name;
   options.watch.insert(options.watch.begin(), {Watched(model), Watched(model->bank())});
-  StepFunction step = [model](const at::Tensor& ids, const at::Tensor& positions, const at::Tensor& slots, const at::Tensor& padding,
-                              KeyValueCache cache, const std::optional<Rows>& rows) {
-    Places places{.positions = positions, .cache = &cache, .slots = slots, .padding = padding, .window = model->sizes().window};
-    return model->next(ids, places, rows ? &*rows : nullptr);
+  StepFunction step = [model](const at::Tensor& ids, const at::Tensor& positions, const at::Tensor& cache_positions,
+                              const at::Tensor& padding, KeyValueCache cache, const std::optional<Rows>& rows) {
+    AttentionContext context{
+        .positions = positions, .cache = &cache, .cache_positions = cache_positions, .padding = padding, .window = model->sizes().window};
+    return model->next(ids, context, rows ? &*rows : nullptr);
   };
   return Compiled<StepFunction>(std::move(step), std::move(options));
 }
@@ -188,8 +189,8 @@ TokenSequences Generator::operator()(const TokenSequences& prompts, const Genera
   }
 }
 
-const std::shared_ptr<detail::Region>& Generator::prefill() const { return impl_->prefill.region(); }
-const std::shared_ptr<detail::Region>& Generator::decode() const { return impl_->decode.region(); }
+const std::shared_ptr<Region>& Generator::prefill() const { return impl_->prefill.region(); }
+const std::shared_ptr<Region>& Generator::decode() const { return impl_->decode.region(); }
 
 std::shared_ptr<CausalModel> load_causal_model(const std::string& directory, std::optional<at::ScalarType> dtype) {
   auto model = std::dynamic_pointer_cast<CausalModel>(load_model(directory, dtype));

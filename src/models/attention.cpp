@@ -10,8 +10,8 @@
 
 #include <limits>
 
+#include "models/adapter_site.h"
 #include "models/inputs.h"
-#include "models/seam.h"
 
 namespace tenon {
 
@@ -59,14 +59,14 @@ at::Tensor CausalModel::compute(const at::Tensor& ids, const at::Tensor& mask, c
   models::check_text(ids, mask, types);
   int64_t length = ids.size(1);
   bool windowed = sizes_.window > 0 && length > sizes_.window;
-  Places places{at::arange(length, at::kLong).unsqueeze(0)};
-  if (mask.defined() || windowed) places.mask = causal_mask(length, windowed ? sizes_.window : 0, mask, type());
-  return logits(hidden(ids, places));
+  AttentionContext context{at::arange(length, at::kLong).unsqueeze(0)};
+  if (mask.defined() || windowed) context.mask = causal_mask(length, windowed ? sizes_.window : 0, mask, type());
+  return logits(hidden(ids, context));
 }
 
-at::Tensor CausalModel::next(const at::Tensor& ids, const Places& places, const Rows* rows) {
-  models::PinScope pin(rows_or_standard(rows), *bank(), rows != nullptr);
-  return logits(hidden(ids, places).select(1, -1));
+at::Tensor CausalModel::next(const at::Tensor& ids, const AttentionContext& context, const Rows* rows) {
+  models::PinScope pin(rows_or_default(rows), *bank(), rows != nullptr);
+  return logits(hidden(ids, context).select(1, -1));
 }
 
 KeyValueCache CausalModel::make_cache(int64_t batch, int64_t capacity) const {

@@ -123,10 +123,10 @@ at::Tensor attend_several(const at::Tensor& q, const at::Tensor& keys, const at:
   return attend(q, k, v, mask, /*causal=*/true);
 }
 
-at::Tensor attend_cached(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& values, const at::Tensor& slots,
+at::Tensor attend_cached(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& values, const at::Tensor& cache_positions,
                          const at::Tensor& padding, int64_t window) {
-  int64_t length = q.size(2), first = slots.const_data_ptr<int64_t>()[0];
-  TORCH_CHECK_INDEX(first >= 0 && first + length <= keys.size(1), "attend_cached: slots are outside of the cache");
+  int64_t length = q.size(2), first = cache_positions.const_data_ptr<int64_t>()[0];
+  TORCH_CHECK_INDEX(first >= 0 && first + length <= keys.size(1), "attend_cached: cache positions are outside of the cache");
   if (length > 1) return merge_heads(attend_several(q, keys, values, first, padding, window)).contiguous();
   at::Tensor out = at::empty({q.size(0), 1, q.size(1) * q.size(3)}, q.options());
   at::Tensor queries = q.contiguous();
@@ -144,20 +144,21 @@ at::Tensor attend_cached_shape(const at::Tensor& q, const at::Tensor&, const at:
 using AttendCached = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t);
 
 TORCH_LIBRARY_FRAGMENT(tenon, library) {
-  library.def("attend_cached(Tensor q, Tensor keys, Tensor values, Tensor slots, Tensor padding, int window) -> Tensor");
+  library.def("attend_cached(Tensor q, Tensor keys, Tensor values, Tensor cache_positions, Tensor padding, int window) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(tenon, CPU, library) { library.impl("attend_cached", attend_cached); }
 TORCH_LIBRARY_IMPL(tenon, Meta, library) { library.impl("attend_cached", attend_cached_shape); }
 
 }  // namespace
 
-at::Tensor attend_at(const Places& places, size_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double dropout) {
-  if (!places.cache) return merge_heads(attend(q, k, v, places.mask, /*causal=*/true, dropout));
-  at::Tensor &keys = places.cache->keys[layer], &values = places.cache->values[layer];
-  keys.index_copy_(1, places.slots, k.transpose(1, 2));
-  values.index_copy_(1, places.slots, v.transpose(1, 2));
+at::Tensor attend_with_cache(const AttentionContext& context, size_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             double dropout) {
+  if (!context.cache) return merge_heads(attend(q, k, v, context.mask, /*causal=*/true, dropout));
+  at::Tensor &keys = context.cache->keys[layer], &values = context.cache->values[layer];
+  keys.index_copy_(1, context.cache_positions, k.transpose(1, 2));
+  values.index_copy_(1, context.cache_positions, v.transpose(1, 2));
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("tenon::attend_cached", "").typed<AttendCached>();
-  return op.call(q, keys, values, places.slots, places.padding, places.window);
+  return op.call(q, keys, values, context.cache_positions, context.padding, context.window);
 }
 
 }  // namespace tenon

@@ -8,7 +8,7 @@
 #include <ATen/ops/rsqrt.h>
 #include <tenon/family.h>
 
-#include "models/seam.h"
+#include "models/adapter_site.h"
 
 namespace tenon {
 
@@ -18,17 +18,18 @@ at::Tensor take_bias(const Weights& from, int64_t width, bool has_bias) { return
 
 }  // namespace
 
-Linear::Linear(const Weights& from, int64_t in, int64_t out, bool has_bias, Stored stored)
-    : weight(put_parameter("weight", stored == Stored::output_first ? from.take("weight", {out, in}) : from.take("weight", {in, out}))),
+Linear::Linear(const Weights& from, int64_t in, int64_t out, bool has_bias, WeightLayout layout)
+    : weight(
+          put_parameter("weight", layout == WeightLayout::output_first ? from.take("weight", {out, in}) : from.take("weight", {in, out}))),
       bias(put_parameter("bias", take_bias(from, out, has_bias))),
-      stored_(stored) {}
+      layout_(layout) {}
 
 Linear::Linear(at::Tensor weight, at::Tensor bias)
     : weight(put_parameter("weight", std::move(weight))), bias(put_parameter("bias", std::move(bias))) {}
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
-  return models::through_bank(seam(), x, weight, bias, [&](const at::Tensor& given) {
-    if (stored_ == Stored::output_first) return at::linear(given, weight, bias);
+  return models::through_bank(adapter_site(), x, weight, bias, [&](const at::Tensor& given) {
+    if (layout_ == WeightLayout::output_first) return at::linear(given, weight, bias);
     auto sizes = given.sizes().vec();
     sizes.back() = weight.size(1);
     return at::addmm(bias, given.view({-1, weight.size(0)}), weight).view(sizes);
@@ -38,7 +39,9 @@ at::Tensor Linear::forward(const at::Tensor& x) const {
 Embedding::Embedding(const Weights& from, int64_t count, int64_t width)
     : weight(put_parameter("weight", from.take("weight", {count, width}))) {}
 
-at::Tensor Embedding::forward(const at::Tensor& ids) const { return models::apply_to_output(seam(), ids, at::embedding(weight, ids)); }
+at::Tensor Embedding::forward(const at::Tensor& ids) const {
+  return models::apply_to_output(adapter_site(), ids, at::embedding(weight, ids));
+}
 
 Linear tied_or_own(bool tied, const Embedding& embedding, const Weights& from) {
   return tied ? Linear(embedding.weight, {}) : Linear(from, embedding.weight.size(1), embedding.weight.size(0), /*has_bias=*/false);
@@ -50,7 +53,7 @@ LayerNorm::LayerNorm(const Weights& from, int64_t width, double epsilon)
       epsilon_(epsilon) {}
 
 at::Tensor LayerNorm::forward(const at::Tensor& x) const {
-  return models::apply_to_output(seam(), x, at::layer_norm(x, {weight.size(0)}, weight, bias, epsilon_));
+  return models::apply_to_output(adapter_site(), x, at::layer_norm(x, {weight.size(0)}, weight, bias, epsilon_));
 }
 
 RmsNorm::RmsNorm(const Weights& from, int64_t width, double epsilon)
@@ -58,7 +61,7 @@ RmsNorm::RmsNorm(const Weights& from, int64_t width, double epsilon)
 
 at::Tensor RmsNorm::forward(const at::Tensor& x) const {
   at::Tensor wide = x.to(at::kFloat);
-  return models::apply_to_output(seam(), x, weight * (wide * at::rsqrt(wide.pow(2).mean(-1, true) + epsilon_)).to(x.scalar_type()));
+  return models::apply_to_output(adapter_site(), x, weight * (wide * at::rsqrt(wide.pow(2).mean(-1, true) + epsilon_)).to(x.scalar_type()));
 }
 
 Conv2d::Conv2d(const Weights& from, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, bool has_bias)
@@ -68,7 +71,7 @@ Conv2d::Conv2d(const Weights& from, int64_t in, int64_t out, int64_t kernel, int
       padding_(padding) {}
 
 at::Tensor Conv2d::forward(const at::Tensor& x) const {
-  return models::through_bank(seam(), x, weight, bias,
+  return models::through_bank(adapter_site(), x, weight, bias,
                               [&](const at::Tensor& given) { return at::conv2d(given, weight, bias, stride_, padding_); });
 }
 

@@ -62,8 +62,8 @@ TEST(Explain, C7KernelsAndWhatIsLeft) {
   EXPECT_NE(kernel.text.find("exp f32"), std::string::npos) << kernel.text;
   EXPECT_NE(kernel.llvm().find("define"), std::string::npos);
   EXPECT_NE(kernel.assembly().find("ret"), std::string::npos);
-  ASSERT_EQ(why.graphs[0].left.size(), 1u);
-  EXPECT_EQ(why.graphs[0].left[0].op, "aten::mm");
+  ASSERT_EQ(why.graphs[0].aten_calls.size(), 1u);
+  EXPECT_EQ(why.graphs[0].aten_calls[0].op, "aten::mm");
   EXPECT_NE(why.text().find("runs in ATen: 1 x aten::mm (no native kernel)"), std::string::npos) << why;
 }
 
@@ -90,7 +90,7 @@ TEST(Explain, C7AttentionWrittenOutIsOneCall) {
     Explanation why = tenon::explain(fast);
     ASSERT_EQ(why.graphs.size(), 1u);
     EXPECT_EQ(why.graphs[0].kernels.back().call, "aten::_scaled_dot_product_flash_attention_for_cpu") << why;
-    EXPECT_TRUE(why.graphs[0].left.empty()) << why;
+    EXPECT_TRUE(why.graphs[0].aten_calls.empty()) << why;
     EXPECT_EQ(why.graphs[0].kernels.back().llvm(), "");
   }
 }

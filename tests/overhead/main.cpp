@@ -125,7 +125,7 @@ TEST(Overhead, C3LargerOnesTakeWhatIsListed) {
   size_t listed = 0;
   for (const auto& graph : explain(fast).graphs) {
     for (const auto& kernel : graph.kernels) listed += kernel.call.find("weight not packed") != std::string::npos;
-    for (const auto& call : graph.left) listed += call.count;
+    for (const auto& call : graph.aten_calls) listed += call.count;
   }
   EXPECT_EQ(counts.dispatched, static_cast<double>(listed));
   EXPECT_EQ(counts.allocations, 0);

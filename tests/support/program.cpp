@@ -102,7 +102,7 @@ std::string unexpected_aten_op(const Explanation& why) {
       "|bernoulli.*|multinomial|normal.*|rand.*|uniform_|rrelu_with_noise|empty.*|new_empty"
       "|_?linalg_.*|diag_embed|diagonal_backward|cumsum|cummax|_embedding_bag(_backward)?|floor_divide)");
   for (const auto& graph : why.graphs)
-    for (const auto& call : graph.left) {
+    for (const auto& call : graph.aten_calls) {
       bool is_of_integers = call.op.starts_with("aten::remainder");
       if (call.op.starts_with("aten::") && call.why != "no elements" && !is_of_integers && !std::regex_match(call.op, calls))
         return call.op + " runs in ATen: " + call.why;

@@ -6,7 +6,7 @@
 
 namespace tenon::models {
 
-constexpr auto kInputFirst = Linear::Stored::input_first;
+constexpr auto kInputFirst = Linear::WeightLayout::input_first;
 
 Gpt2Attention::Gpt2Attention(const Gpt2Config& c, const Weights& from, size_t layer)
     : width_(c.width),
@@ -19,10 +19,11 @@ Gpt2Attention::Gpt2Attention(const Gpt2Config& c, const Weights& from, size_t la
   put_child("c_attn", c_attn_), put_child("c_proj", c_proj_);
 }
 
-at::Tensor Gpt2Attention::forward(const at::Tensor& x, const Places& places) const {
+at::Tensor Gpt2Attention::forward(const at::Tensor& x, const AttentionContext& context) const {
   auto qkv = c_attn_.forward(x).split(width_, 2);
   auto heads = [&](const at::Tensor& t) { return split_heads(t, head_size_); };
-  at::Tensor mixed = attend_at(places, layer_, heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), is_training() ? attention_dropout_ : 0);
+  at::Tensor mixed =
+      attend_with_cache(context, layer_, heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), is_training() ? attention_dropout_ : 0);
   return at::dropout(c_proj_.forward(mixed), residual_dropout_, is_training());
 }
 
@@ -46,8 +47,8 @@ Gpt2Block::Gpt2Block(const Gpt2Config& c, const Weights& from, size_t layer)
   put_child("ln_1", ln_1_), put_child("attn", attn_), put_child("ln_2", ln_2_), put_child("mlp", mlp_);
 }
 
-at::Tensor Gpt2Block::forward(const at::Tensor& x, const Places& places) const {
-  at::Tensor h = x + attn_.forward(ln_1_.forward(x), places);
+at::Tensor Gpt2Block::forward(const at::Tensor& x, const AttentionContext& context) const {
+  at::Tensor h = x + attn_.forward(ln_1_.forward(x), context);
   return h + mlp_.forward(ln_2_.forward(h));
 }
 
@@ -60,10 +61,10 @@ Gpt2Transformer::Gpt2Transformer(const Gpt2Config& c, const Weights& from)
   put_child("wte", wte), put_child("wpe", wpe), put_child("h", h_), put_child("ln_f", ln_f_);
 }
 
-at::Tensor Gpt2Transformer::forward(const at::Tensor& ids, const Places& places) const {
+at::Tensor Gpt2Transformer::forward(const at::Tensor& ids, const AttentionContext& context) const {
   check_length(ids, wpe.weight.size(0));
-  at::Tensor x = at::dropout(wte.forward(ids) + wpe.forward(places.positions), dropout_, is_training());
-  for (const auto& block : h_) x = block->forward(x, places);
+  at::Tensor x = at::dropout(wte.forward(ids) + wpe.forward(context.positions), dropout_, is_training());
+  for (const auto& block : h_) x = block->forward(x, context);
   return ln_f_.forward(x);
 }
 

@@ -16,7 +16,7 @@ struct Gpt2Config {
 class Gpt2Attention : public Module {
  public:
   Gpt2Attention(const Gpt2Config& config, const Weights& from, size_t layer);
-  at::Tensor forward(const at::Tensor& x, const Places& places) const;
+  at::Tensor forward(const at::Tensor& x, const AttentionContext& context) const;
 
  private:
   int64_t width_, head_size_;
@@ -39,7 +39,7 @@ class Gpt2Mlp : public Module {
 class Gpt2Block : public Module {
  public:
   Gpt2Block(const Gpt2Config& config, const Weights& from, size_t layer);
-  at::Tensor forward(const at::Tensor& x, const Places& places) const;
+  at::Tensor forward(const at::Tensor& x, const AttentionContext& context) const;
 
  private:
   LayerNorm ln_1_, ln_2_;
@@ -50,7 +50,7 @@ class Gpt2Block : public Module {
 class Gpt2Transformer : public Module {
  public:
   Gpt2Transformer(const Gpt2Config& config, const Weights& from);
-  at::Tensor forward(const at::Tensor& ids, const Places& places) const;
+  at::Tensor forward(const at::Tensor& ids, const AttentionContext& context) const;
   Embedding wte, wpe;
 
  private:
@@ -65,7 +65,7 @@ class Gpt2 : public CausalModel {
   std::string file_name(const std::string& name) const override { return tied_ && name == "lm_head.weight" ? "" : name; }
 
  protected:
-  at::Tensor hidden(const at::Tensor& ids, const Places& places) override { return transformer_.forward(ids, places); }
+  at::Tensor hidden(const at::Tensor& ids, const AttentionContext& context) override { return transformer_.forward(ids, context); }
   at::Tensor logits(const at::Tensor& hidden) override { return lm_head_.forward(hidden); }
 
  private:

@@ -15,11 +15,11 @@ LlamaAttention::LlamaAttention(const LlamaConfig& c, const Weights& from, size_t
   put_child("q_proj", q_proj_), put_child("k_proj", k_proj_), put_child("v_proj", v_proj_), put_child("o_proj", o_proj_);
 }
 
-at::Tensor LlamaAttention::forward(const at::Tensor& x, const RopeAngles& angles, const Places& places) const {
+at::Tensor LlamaAttention::forward(const at::Tensor& x, const RopeAngles& angles, const AttentionContext& context) const {
   at::Tensor q = rotate(split_heads(q_proj_.forward(x), head_size_), angles),
              k = rotate(split_heads(k_proj_.forward(x), head_size_), angles);
   at::Tensor v = split_heads(v_proj_.forward(x), head_size_);
-  return o_proj_.forward(attend_at(places, layer_, q, k, v, is_training() ? dropout_ : 0));
+  return o_proj_.forward(attend_with_cache(context, layer_, q, k, v, is_training() ? dropout_ : 0));
 }
 
 LlamaMlp::LlamaMlp(const LlamaConfig& c, const Weights& from)
@@ -42,8 +42,8 @@ LlamaLayer::LlamaLayer(const LlamaConfig& c, const Weights& from, size_t layer)
   put_child("input_layernorm", input_layernorm_), put_child("post_attention_layernorm", post_attention_layernorm_);
 }
 
-at::Tensor LlamaLayer::forward(const at::Tensor& x, const RopeAngles& angles, const Places& places) const {
-  at::Tensor h = x + self_attn_.forward(input_layernorm_.forward(x), angles, places);
+at::Tensor LlamaLayer::forward(const at::Tensor& x, const RopeAngles& angles, const AttentionContext& context) const {
+  at::Tensor h = x + self_attn_.forward(input_layernorm_.forward(x), angles, context);
   return h + mlp_.forward(post_attention_layernorm_.forward(h));
 }
 
@@ -55,10 +55,10 @@ LlamaDecoder::LlamaDecoder(const LlamaConfig& c, const Weights& from)
   put_child("embed_tokens", embed_tokens), put_child("layers", layers_), put_child("norm", norm_);
 }
 
-at::Tensor LlamaDecoder::forward(const at::Tensor& ids, const Places& places) const {
+at::Tensor LlamaDecoder::forward(const at::Tensor& ids, const AttentionContext& context) const {
   at::Tensor x = embed_tokens.forward(ids);
-  RopeAngles angles = rope_angles(frequencies_, places.positions, x.scalar_type());
-  for (const auto& layer : layers_) x = layer->forward(x, angles, places);
+  RopeAngles angles = rope_angles(frequencies_, context.positions, x.scalar_type());
+  for (const auto& layer : layers_) x = layer->forward(x, angles, context);
   return norm_.forward(x);
 }
 

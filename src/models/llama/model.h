@@ -18,7 +18,7 @@ struct LlamaConfig {
 class LlamaAttention : public Module {
  public:
   LlamaAttention(const LlamaConfig& config, const Weights& from, size_t layer);
-  at::Tensor forward(const at::Tensor& x, const RopeAngles& angles, const Places& places) const;
+  at::Tensor forward(const at::Tensor& x, const RopeAngles& angles, const AttentionContext& context) const;
 
  private:
   int64_t head_size_;
@@ -39,7 +39,7 @@ class LlamaMlp : public Module {
 class LlamaLayer : public Module {
  public:
   LlamaLayer(const LlamaConfig& config, const Weights& from, size_t layer);
-  at::Tensor forward(const at::Tensor& x, const RopeAngles& angles, const Places& places) const;
+  at::Tensor forward(const at::Tensor& x, const RopeAngles& angles, const AttentionContext& context) const;
 
  private:
   LlamaAttention self_attn_;
@@ -50,7 +50,7 @@ class LlamaLayer : public Module {
 class LlamaDecoder : public Module {
  public:
   LlamaDecoder(const LlamaConfig& config, const Weights& from);
-  at::Tensor forward(const at::Tensor& ids, const Places& places) const;
+  at::Tensor forward(const at::Tensor& ids, const AttentionContext& context) const;
   Embedding embed_tokens;
 
  private:
@@ -65,7 +65,7 @@ class Llama : public CausalModel {
   std::string file_name(const std::string& name) const override { return tied_ && name == "lm_head.weight" ? "" : name; }
 
  protected:
-  at::Tensor hidden(const at::Tensor& ids, const Places& places) override { return model_.forward(ids, places); }
+  at::Tensor hidden(const at::Tensor& ids, const AttentionContext& context) override { return model_.forward(ids, context); }
   at::Tensor logits(const at::Tensor& hidden) override { return lm_head_.forward(hidden); }
 
  private:

@@ -20,19 +20,19 @@ class PinScope {
 };
 
 // Returns the input that a layer must use instead of x while no gradients are recorded; x itself if there is no bank.
-at::Tensor transform_input(const Seam& seam, const at::Tensor& x);
+at::Tensor transform_input(const AdapterSite& site, const at::Tensor& x);
 // Returns the layer's result y with adapters applied; y itself if there is no bank. Norms and embeddings need only this, since they have no
 // input transforms.
-at::Tensor apply_to_output(const Seam& seam, const at::Tensor& x, at::Tensor y);
+at::Tensor apply_to_output(const AdapterSite& site, const at::Tensor& x, at::Tensor y);
 // Whether there is a bank and gradients are recorded. Then train_layer computes the whole layer.
-bool records_gradients(const Seam& seam);
-at::Tensor train_layer(const Seam& seam, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+bool records_gradients(const AdapterSite& site);
+at::Tensor train_layer(const AdapterSite& site, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
 // Computes a layer with the adapters of this call. `base` computes the layer without adapters; `bias` may be undefined.
 template <class F>
-at::Tensor through_bank(const Seam& seam, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, F&& base) {
-  if (records_gradients(seam)) return train_layer(seam, x, weight, bias);
-  return apply_to_output(seam, x, base(transform_input(seam, x)));
+at::Tensor through_bank(const AdapterSite& site, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, F&& base) {
+  if (records_gradients(site)) return train_layer(site, x, weight, bias);
+  return apply_to_output(site, x, base(transform_input(site, x)));
 }
 
 }  // namespace tenon::models

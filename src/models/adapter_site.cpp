@@ -1,4 +1,4 @@
-#include "models/seam.h"
+#include "models/adapter_site.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
@@ -45,7 +45,7 @@ void check_rows(const at::Tensor& rows, int64_t bank) {
                                           std::to_string(batch) + ". Give one name for each row of the batch.");
 }
 
-bool has_pinned_bank(const Seam& seam) { return seam.bank != 0 && seam.bank == pin_of_thread().bank; }
+bool has_pinned_bank(const AdapterSite& site) { return site.bank != 0 && site.bank == pin_of_thread().bank; }
 
 }  // namespace
 
@@ -78,26 +78,26 @@ at::Tensor Model::forward(const at::Tensor& input, const Rows& rows, const at::T
 
 namespace models {
 
-at::Tensor transform_input(const Seam& seam, const at::Tensor& x) {
-  if (!has_pinned_bank(seam)) return x;
+at::Tensor transform_input(const AdapterSite& site, const at::Tensor& x) {
+  if (!has_pinned_bank(site)) return x;
   static const auto op = find<BankTransformInputOp>("tenon::bank_transform_input");
-  return op.call(x, pin_of_thread().rows, seam.bank, seam.layer, /*may_alias=*/false);
+  return op.call(x, pin_of_thread().rows, site.bank, site.layer, /*may_alias=*/false);
 }
 
-at::Tensor apply_to_output(const Seam& seam, const at::Tensor& x, at::Tensor y) {
-  if (!has_pinned_bank(seam)) return y;
+at::Tensor apply_to_output(const AdapterSite& site, const at::Tensor& x, at::Tensor y) {
+  if (!has_pinned_bank(site)) return y;
   static const auto op = find<BankApplyOp>("tenon::bank_apply_");
   static const auto train = find<TrainFinishOp>("tenon::train_finish");
-  if (at::GradMode::is_enabled()) return train.call(y, x, pin_of_thread().rows, seam.trained, seam.bank, seam.layer);
-  op.call(y, x, pin_of_thread().rows, seam.bank, seam.layer);
+  if (at::GradMode::is_enabled()) return train.call(y, x, pin_of_thread().rows, site.trained, site.bank, site.layer);
+  op.call(y, x, pin_of_thread().rows, site.bank, site.layer);
   return y;
 }
 
-bool records_gradients(const Seam& seam) { return has_pinned_bank(seam) && at::GradMode::is_enabled(); }
+bool records_gradients(const AdapterSite& site) { return has_pinned_bank(site) && at::GradMode::is_enabled(); }
 
-at::Tensor train_layer(const Seam& seam, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+at::Tensor train_layer(const AdapterSite& site, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   static const auto op = find<TrainLayerOp>("tenon::train_layer");
-  return op.call(x, weight, bias.defined() ? std::optional(bias) : std::nullopt, pin_of_thread().rows, seam.trained, seam.bank, seam.layer);
+  return op.call(x, weight, bias.defined() ? std::optional(bias) : std::nullopt, pin_of_thread().rows, site.trained, site.bank, site.layer);
 }
 
 }  // namespace models
