@@ -5,8 +5,6 @@
 
 namespace tenon {
 
-const char* version() {
-  return TENON_TEXT(TENON_VERSION_MAJOR) "." TENON_TEXT(TENON_VERSION_MINOR) "." TENON_TEXT(TENON_VERSION_PATCH);
-}
+const char* version() { return TENON_TEXT(TENON_VERSION_MAJOR) "." TENON_TEXT(TENON_VERSION_MINOR) "." TENON_TEXT(TENON_VERSION_PATCH); }
 
 }  // namespace tenon

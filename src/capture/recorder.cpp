@@ -55,7 +55,8 @@ OpTraits look_up(const c10::OperatorHandle& op) {
   for (const auto& result : schema.returns()) traits.host_result |= !is_tensor_type(*result.type());
   for (const auto& argument : schema.arguments()) {
     traits.writes.push_back(!views_in_place && argument.alias_info() && argument.alias_info()->isWrite());
-    traits.random |= argument.type()->str().find("Generator") != std::string::npos && !(traits.table_entry && traits.table_entry->uninitialized);
+    traits.random |=
+        argument.type()->str().find("Generator") != std::string::npos && !(traits.table_entry && traits.table_entry->uninitialized);
   }
   return traits;
 }

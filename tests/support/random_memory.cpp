@@ -53,7 +53,7 @@ class BufferLengths {
     for (const IndexTerm& term : index) {
       int64_t max = term.kind == IndexTerm::Kind::one    ? 1
                     : term.kind == IndexTerm::Kind::loop ? extents_.at(term.which) - 1
-                                                    : value_of(r_.in_index.at(term.which), sizes_) - 1;
+                                                         : value_of(r_.in_index.at(term.which), sizes_) - 1;
       last += std::max<int64_t>(max * value_of(term.stride, sizes_), 0);
     }
     lengths_[buffer] = std::max(lengths_[buffer], last + 1);
