@@ -24,10 +24,10 @@ if ! python3 -c 'import torch, sys; sys.exit(torch.__version__.split("+")[0] != 
   python3 -m pip install -q 'torch==2.13.0'
 fi
 python3 -c 'import pytest' 2>/dev/null || python3 -m pip install -q pytest
-# Packages whose files Tenon reads and writes; tests/formats_py compares with them byte by byte.
+# Packages whose files Tenon reads and writes; tests/formats compares with them byte by byte.
 python3 -c 'import safetensors, sys; sys.exit(safetensors.__version__ != "0.8.0")' 2>/dev/null || python3 -m pip install -q 'safetensors==0.8.0'
 python3 -c 'import transformers, sys; sys.exit(transformers.__version__ != "5.22.2")' 2>/dev/null || python3 -m pip install -q 'transformers==5.22.2'
-# Reference implementation for tests/tokens_py.
+# Reference implementation for tests/tokens.
 python3 -c 'import tokenizers, sys; sys.exit(tokenizers.__version__ != "0.23.3")' 2>/dev/null || python3 -m pip install -q 'tokenizers==0.23.3'
 python3 -c 'import peft, sys; sys.exit(peft.__version__ != "0.21.2")' 2>/dev/null || python3 -m pip install -q 'peft==0.21.2'
 echo "setup: ready"

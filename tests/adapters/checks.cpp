@@ -1,5 +1,5 @@
 // Checks of errors and edge cases of banks: adapters_checks NAME BASE ADAPTER_1 ADAPTER_2 runs the check of that name and prints its
-// failures. tests/adapters_py/test_checks.py runs all of them on a tiny Llama with two LoRA adapters.
+// failures. tests/adapters/test_checks.py runs all of them on a tiny Llama with two LoRA adapters.
 #include <tenon/adapters.h>
 #include <tenon/generate.h>
 #include <torch/torch.h>

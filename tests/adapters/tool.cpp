@@ -1,4 +1,4 @@
-// Runs the operations of a bank on a base and two adapters, and writes the results; tests/adapters_py compares them with PEFT.
+// Runs the operations of a bank on a base and two adapters, and writes the results; tests/adapters compares them with PEFT.
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/TensorOperators.h>

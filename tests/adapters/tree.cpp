@@ -1,4 +1,4 @@
-// A tree of torch::nn modules with a bank: adapters_tree WEIGHTS INPUTS ADAPTER_1 ADAPTER_2 OUT BACKEND. tests/adapters_py/test_trees.py
+// A tree of torch::nn modules with a bank: adapters_tree WEIGHTS INPUTS ADAPTER_1 ADAPTER_2 OUT BACKEND. tests/adapters/test_trees.py
 // compares it with the same tree in Python with PEFT.
 #include <tenon/adapters.h>
 #include <tenon/control.h>

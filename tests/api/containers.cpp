@@ -1,4 +1,4 @@
-// C1: maps, IValues and TorchScript modules as arguments, results and callables.
+// Maps, IValues and TorchScript modules as arguments, results and callables.
 #include <gtest/gtest.h>
 #include <tenon/compile.h>
 #include <tenon/inspect.h>

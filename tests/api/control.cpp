@@ -1,4 +1,4 @@
-// C10: stances, limits, disable, reset, counters. C13: verify and quarantine.
+// Stances, limits, disable, reset, counters. Also verify and quarantine.
 #include <gtest/gtest.h>
 #include <tenon/control.h>
 #include <tenon/inspect.h>

@@ -1,4 +1,4 @@
-// C7: explain as text, JSON, Graphviz and SVG.
+// Explain as text, JSON, Graphviz and SVG.
 #include <gtest/gtest.h>
 #include <tenon/inspect.h>
 #include <torch/torch.h>

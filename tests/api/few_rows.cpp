@@ -1,4 +1,4 @@
-// C3: products of a few rows use unpacked weights, and several of them run in one loop.
+// Products of a few rows use unpacked weights, and several of them run in one loop.
 #include <gtest/gtest.h>
 #include <tenon/compile.h>
 #include <tenon/inspect.h>

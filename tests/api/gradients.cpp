@@ -1,4 +1,4 @@
-// C6, C12: gradients through a compiled function equal eager's.
+// Gradients through a compiled function equal eager's.
 #include <gtest/gtest.h>
 #include <tenon/compile.h>
 #include <tenon/inspect.h>

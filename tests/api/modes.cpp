@@ -1,4 +1,4 @@
-// C3: every mode gives eager's results, holds no tensors of the caller, and never overwrites a result that the caller holds.
+// Every mode gives eager's results, holds no tensors of the caller, and never overwrites a result that the caller holds.
 #include <gtest/gtest.h>
 #include <tenon/compile.h>
 #include <tenon/inspect.h>

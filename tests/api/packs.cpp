@@ -1,4 +1,4 @@
-// C3: packed weights are never stale, however the weights are changed.
+// Packed weights are never stale, however the weights are changed.
 #include <gtest/gtest.h>
 #include <tenon/compile.h>
 #include <tenon/control.h>

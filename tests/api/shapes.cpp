@@ -1,4 +1,4 @@
-// C5: calls with new shapes are derived from recorded ones.
+// Calls with new shapes are derived from recorded ones.
 #include <gtest/gtest.h>
 #include <tenon/control.h>
 #include <tenon/inspect.h>

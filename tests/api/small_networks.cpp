@@ -1,4 +1,4 @@
-// C3, C12: small networks run as flat plans, and never overwrite results that the caller holds.
+// Small networks run as flat plans, and never overwrite results that the caller holds.
 #include <gtest/gtest.h>
 #include <tenon/compile.h>
 #include <tenon/control.h>

@@ -1,4 +1,4 @@
-// C1: modules by holder, shared pointer and raw pointer; callables; arguments and results of every type.
+// Modules by holder, shared pointer and raw pointer; callables; arguments and results of every type.
 #include <gtest/gtest.h>
 #include <tenon/compile.h>
 #include <tenon/inspect.h>

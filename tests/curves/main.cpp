@@ -1,4 +1,4 @@
-// T1: 200 compiled training steps give the losses of eager within the numeric policy, and repeating them gives bitwise equal
+// 200 compiled training steps give the losses of eager within the numeric policy, and repeating them gives bitwise equal
 // losses.
 #include <gtest/gtest.h>
 #include <tenon/compile.h>

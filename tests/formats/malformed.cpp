@@ -1,4 +1,4 @@
-// R18: classes of malformed safetensors, index and config files. Each is rejected with its error code and a message that
+// Classes of malformed safetensors, index and config files. Each is rejected with its error code and a message that
 // names the fault, and rejecting it takes less memory than twice the header plus 1 MiB.
 #include <functional>
 

@@ -1,4 +1,4 @@
-// R18: files that are valid, or invalid only at their end, and designed to take as much memory as possible. Reading takes
+// Files that are valid, or invalid only at their end, and designed to take as much memory as possible. Reading takes
 // less memory than twice the header plus 1 MiB.
 #include "formats/json.h"
 #include "formats/safetensors.h"

@@ -26,7 +26,7 @@ TEST(Shards, OneFileIfAllFits) {
   EXPECT_FALSE(weights.find("c"));
 }
 
-// Expected sizes and names are those of huggingface_hub; tests/formats_py compares with it.
+// Expected sizes and names are those of huggingface_hub; tests/formats compares with it.
 TEST(Shards, SeveralFilesAndAnIndex) {
   TemporaryDirectory home;
   Directory directory(home.path());

@@ -1,4 +1,4 @@
-// R20: names and links that lead out of the model directory to a valid model, the canary. It must never be read: every
+// Names and links that lead out of the model directory to a valid model, the canary. It must never be read: every
 // attempt throws UserError(file), or UserError(format) if an index names a file that is not a safetensors file.
 #include <sys/stat.h>
 

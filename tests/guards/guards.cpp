@@ -1,4 +1,4 @@
-// R9: each guard is needed. Every entry of guards.def has a test case here whose result equals eager's with
+// Each guard is needed. Every entry of guards.def has a test case here whose result equals eager's with
 // the guard and differs without it.
 #include <ATen/autocast_mode.h>
 #include <ATen/Context.h>

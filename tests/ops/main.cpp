@@ -1,4 +1,4 @@
-// R6: every entry of the op table with every element type, 25 samples each, in a kernel that is compared
+// Every entry of the op table with every element type, 25 samples each, in a kernel that is compared
 // with ATen by the numeric policy.
 #include <gtest/gtest.h>
 #include <tenon/compile.h>

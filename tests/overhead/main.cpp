@@ -1,4 +1,4 @@
-// C3: allocations and dispatches of a call under reduce_overhead. This is a separate program, because it counts every malloc of the
+// Allocations and dispatches of a call under reduce_overhead. This is a separate program, because it counts every malloc of the
 // process.
 #include <ATen/record_function.h>
 #include <dlfcn.h>

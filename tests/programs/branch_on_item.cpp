@@ -1,4 +1,4 @@
-// C4: item() breaks the graph, and capture continues after it.
+// Item() breaks the graph, and capture continues after it.
 #include "support/program.h"
 
 namespace tenon::test {

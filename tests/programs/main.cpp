@@ -1,4 +1,4 @@
-// C1 C4 C6 C12: every program of the corpus is bitwise equal to eager, with every backend.
+// Every program of the corpus is bitwise equal to eager, with every backend.
 #include <gtest/gtest.h>
 
 #include "support/program.h"

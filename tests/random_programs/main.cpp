@@ -6,7 +6,7 @@
 //                  of them with --one)
 //   --failures N   stop after N wrong programs   --quick     do not minimise
 //   --why          print why no graph served a program
-//   --guard        put every tensor between inaccessible pages (R28; with TENON_SKIP_PASS=arena also those of kernels)
+//   --guard        put every tensor between inaccessible pages (with TENON_SKIP_PASS=arena also those of kernels)
 //   --threads N    count of threads for ATen and for kernels (with TENON_GRAIN=1 all kernels use them)
 #include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>

@@ -1,4 +1,4 @@
-// C14: state that capture cannot see never causes a stale result, with grad mode on or off.
+// State that capture cannot see never causes a stale result, with grad mode on or off.
 #include <gtest/gtest.h>
 
 #include "support/program.h"

@@ -1,4 +1,4 @@
-"""Compares banks with PEFT: tests/adapters_py/conftest.py creates the golden files, tests/adapters/tool.cpp runs the operations."""
+"""Compares banks with PEFT: tests/adapters/conftest.py creates the golden files, tests/adapters/tool.cpp runs the operations."""
 import json
 import os
 import subprocess
@@ -40,7 +40,7 @@ def compare(got, expected, what):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("case", CASES)
 def test_outputs(goldens, run, case, backend):
-    """A1, A2, A3, A4: every operation gives the results of PEFT."""
+    """Every operation gives the results of PEFT."""
     got, said, _ = run(case, backend)
     expected = load_file(goldens / case / "expected.safetensors")
     expected |= {"out.loaded": expected["out.base"], "out.enabled": expected["out.adapter_2"], "out.scaled_0": expected["out.base"],
@@ -61,7 +61,7 @@ def test_outputs(goldens, run, case, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("case", CASES)
 def test_no_recompile(run, case, backend):
-    """A6: after the first calls nothing is recorded and no graph is built."""
+    """After the first calls nothing is recorded and no graph is built."""
     _, said, _ = run(case, backend)
     assert said.splitlines()[-2:] == ["inference: recorded 0 graphs 0", "training: recorded 0 graphs 0"]
 
@@ -69,7 +69,7 @@ def test_no_recompile(run, case, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("case", CASES)
 def test_rows_alone(run, case, backend):
-    """R12: the result of a sample is bitwise independent of the other samples."""
+    """The result of a sample is bitwise independent of the other samples."""
     got, _, _ = run(case, backend)
     for other in ("out.beside", "out.joined"):
         assert torch.equal(got["out.mixed"][1], got[other][1]) and torch.equal(got["out.mixed"][3], got[other][3])
@@ -78,7 +78,7 @@ def test_rows_alone(run, case, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("case", CASES)
 def test_gradients(goldens, run, case, backend):
-    """A1, A4, A8: gradients of every parameter, for one adapter alone and for both in one batch."""
+    """Gradients of every parameter, for one adapter alone and for both in one batch."""
     got, _, _ = run(case, backend)
     expected = {k: v for k, v in load_file(goldens / case / "expected.safetensors").items() if "grad." in k}
     assert {k for k in got if "grad." in k} == set(expected)
@@ -88,7 +88,7 @@ def test_gradients(goldens, run, case, backend):
 
 @pytest.mark.parametrize("case", CASES)
 def test_saved(goldens, run, case):
-    """A7: saved files are byte-identical to PEFT's, with the same configuration."""
+    """Saved files are byte-identical to PEFT's, with the same configuration."""
     _, _, out = run(case, "eager")
     for name in ("adapter_1", "adapter_2"):
         theirs, ours = goldens / case / name, out / name

@@ -57,7 +57,7 @@ class Logits(torch.nn.Module):
 @pytest.mark.parametrize("backend", ["eager", "native"])
 @pytest.mark.parametrize("case", CASES)
 def test_tree(tmp_path, case, backend):
-    """A1, A2, A4, A6 for module trees of torch::nn."""
+    """For module trees of torch::nn."""
     kind, fields = CASES[case]
     seed(case)
     base = Net()

@@ -15,7 +15,7 @@ METHODS = {
 @pytest.mark.parametrize("backend", ("eager", "native"))
 @pytest.mark.parametrize("methods", METHODS)
 def test_mixtures(goldens, methods, backend):
-    """A4, R12: results and gradients of each sample equal those of the sample alone, bitwise independent of the other samples."""
+    """Results and gradients of each sample equal those of the sample alone, bitwise independent of the other samples."""
     done = subprocess.run([MIXTURE, goldens / "base/llama_bias", backend, *(goldens / case / "adapter_1" for case in METHODS[methods])],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -81,7 +81,7 @@ def compare(done, out, expected):
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("name", ["llama", "gpt2", "resnet"])
 def test_sum(sources, tmp_path, name, kind):
-    """A3: each combination type gives the values of PEFT; random types use the same seed."""
+    """Each combination type gives the values of PEFT; random types use the same seed."""
     compare(ours(sources, name, tmp_path, kind), tmp_path, theirs(sources, name, kind))
     # PEFT can load the saved combination.
     saved = peft.PeftConfig.from_pretrained(tmp_path / "sum")
@@ -107,7 +107,7 @@ def test_ia3(sources, tmp_path):
 
 @pytest.mark.parametrize("kind", ["cat", "svd"])
 def test_rslora_is_exact(sources, tmp_path, kind):
-    """A3: PEFT's result is off by the square root of the rank; weights (1, 0) must give the first adapter."""
+    """PEFT's result is off by the square root of the rank; weights (1, 0) must give the first adapter."""
     compare(ours(sources, "rslora", tmp_path, kind, weights=(1, 0)), tmp_path, alone(sources, "rslora"))
 
 

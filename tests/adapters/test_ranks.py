@@ -54,7 +54,7 @@ def train(base, home, given, fields):
 @pytest.mark.parametrize("backend", ["eager", "native"])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_ranks(tmp_path, schedule, backend):
-    """A1: AdaLoRA with its rank schedule."""
+    """AdaLoRA with its rank schedule."""
     base, given = make_base("llama", tmp_path)
     train(base, tmp_path, given, SCHEDULES[schedule])
     done = subprocess.run([TOOL, "ranks", tmp_path / "base/llama", tmp_path / "inputs/llama.safetensors", tmp_path / "before/good", tmp_path / "ours", backend, str(STEPS)],

@@ -28,7 +28,7 @@ def directories(goldens):
 
 
 def test_walk(goldens, directories):
-    """A6, R8, R10: random operations with all methods; no result is stale, and nothing is recorded."""
+    """Random operations with all methods; no result is stale, and nothing is recorded."""
     done = subprocess.run([TOOLS / "adapters_walk", "stays", goldens / "base/llama", OPERATIONS, "1", *directories], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     words = dict(zip(*[iter(done.stdout.split("\n")[-2].split())] * 2))
@@ -45,7 +45,7 @@ def test_walk_with_lifetimes(goldens, directories):
 
 
 def test_threads(goldens):
-    """A3: calls continue while adapters are loaded, replaced and removed."""
+    """Calls continue while adapters are loaded, replaced and removed."""
     seconds = os.environ.get("TENON_THREADS_SECONDS", "5")
     done = subprocess.run([TOOLS / "adapters_threads", goldens / "base/llama", seconds, goldens / "lora/adapter_1", goldens / "dora/adapter_1",
                            goldens / "oft/adapter_1"], capture_output=True, text=True)
