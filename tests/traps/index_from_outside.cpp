@@ -12,8 +12,8 @@ struct IndexFromOutside : Trap {
     buffer.add_(10);
     return fc2(e) + x.sum();
   }
-  void before(int index) override {
-    call = index;
+  void before(int call_index) override {
+    call = call_index;
     index = torch::full({4}, call % 3 == 2 ? 99 : call % 8, torch::kLong);
   }
 };
