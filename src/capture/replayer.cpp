@@ -531,6 +531,7 @@ void Replayer::run_now(const TapeOp& entry, const c10::OperatorHandle& op, c10::
       const TensorRef& ref = result.items[i++];
       if (!ref.defined() || !has_memory(tensor.unsafeGetTensorImpl())) return;
       bind(ref, tensor);
+      observe(tensor.unsafeGetTensorImpl());  // ops that wait may write it: `empty_like(x).copy_(y)`
       Slot& slot = slots_[ref.storage];
       if (slot.impl && !slot.armed) arm(slot);  // the host may ask for a pointer from now on
     });
