@@ -156,7 +156,16 @@ void send_updated_argument(const std::function<void(const Tensor&)>& send, Tenso
   send(x.detach());
 }
 
+// libtorch computes `3 - x` as `empty_like(x).fill_(3).sub_(x)`: memory that is allocated at once and filled later.
+void send_filled(const std::function<void(const Tensor&)>& send, Tensor x) {
+  send(3 - x);
+  send(torch::empty_like(x).copy_(x));
+  send(torch::zeros({4}).add_(x.slice(0, 0, 4)));
+}
+
 HOSTILE(write_of_results) { compare_sent(&send_results, &send_by_write); }
+
+HOSTILE(write_of_filled_memory) { compare_sent(&send_filled, &send_by_write); }
 
 HOSTILE(write_of_an_updated_argument) { compare_sent(&send_updated_argument, &send_by_write); }
 

@@ -95,6 +95,9 @@ inline Tensor divisor(const Tensor& t) {
   return c10::isIntegralType(t.scalar_type(), /*includeBool=*/false) ? t.masked_fill(t == -1, 1) : t;
 }
 
+// The last bit of a computed number may decide on which side of an integer it falls, and kernels may differ from ATen there.
+inline Tensor off_integers(const Tensor& t) { return t.is_floating_point() ? t * 1.37 + 0.21 : t; }
+
 // The body of an op: an expression over the operands x[i] and the parameters p.
 #define DO(...)                                    \
   [](const Tensors& x, Parameters& p) -> Tensors { \
