@@ -102,7 +102,7 @@ void Replayer::bind_results(const TapeOp& entry, const Stack& stack) {
       CallStorage& storage = storages_[ref.storage];
       if (!storage.impl && is_plain(impl))
         storages_.bind(ref.storage, impl, (tensor.storage_offset() - ref.geometry.offset) * static_cast<int64_t>(tensor.itemsize()));
-      observe(impl);  // Deferred ops may write it: `empty_like(x).copy_(y)`.
+      observe(impl);                                                   // Deferred ops may write it: `empty_like(x).copy_(y)`.
       if (storage.impl && !storage.armed) StorageTable::arm(storage);  // The host may request a pointer from now on.
     });
   }
