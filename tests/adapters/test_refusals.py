@@ -1,4 +1,4 @@
-"""adapters.md, 10: an invalid adapter is rejected with an error that names the fault, and nothing is loaded."""
+"""an invalid adapter is rejected with an error that names the fault, and nothing is loaded."""
 import json
 import os
 import shutil
