@@ -228,7 +228,7 @@ class Functionalizer {
         return noted(known.value, ref);
     }
     for (const Alias& alias : state.aliases)
-      if (alias.geometry == ref.geometry) return noted(alias.value, ref);
+      if (alias.geometry == ref.geometry && !lacks_history(alias.value, ref)) return noted(alias.value, ref);
     if (state.root == kNoValue) {
       if (!state.external) obstacle("memory that no op of the program made");
       open_external(ref.storage, ref.geometry);
@@ -244,6 +244,14 @@ class Functionalizer {
         return noted(state.aliases.back().value, ref);
       }
     return noted(view_of_root(ref), ref);
+  }
+
+  // A view of a detached argument may look like another argument, which has a history.
+  bool lacks_history(ValueId value, const TensorRef& ref) const {
+    const StorageState& state = states_[ref.storage];
+    if (!ref.requires_grad || out_.graph.values[value].requires_grad || state.written || !state.external || range_.by_storage) return false;
+    int32_t external = external_at(ref.storage, ref.geometry);
+    return external >= 0 && tape_.externals[external].ref.requires_grad;
   }
 
   // What is read requires grad from here on if the program saw it so.
