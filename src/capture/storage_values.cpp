@@ -169,7 +169,7 @@ ValueId StorageValues::read(const TensorRef& ref) {
       return mark_requires_grad(known.value, ref);
   }
   for (const AliasValue& alias : state.aliases)
-    if (alias.geometry == ref.geometry) return mark_requires_grad(alias.value, ref);
+    if (alias.geometry == ref.geometry && !lacks_history(alias.value, ref)) return mark_requires_grad(alias.value, ref);
   if (state.root == kNoValue) {
     if (!state.external) add_obstacle(out_, "memory that no recorded op allocated");
     open_external(ref.storage, ref.geometry);
@@ -185,6 +185,14 @@ ValueId StorageValues::read(const TensorRef& ref) {
       return mark_requires_grad(state.aliases.back().value, ref);
     }
   return mark_requires_grad(view_of_root(ref), ref);
+}
+
+// A view of a detached argument may have the geometry of another argument, which requires grad.
+bool StorageValues::lacks_history(ValueId value, const TensorRef& ref) const {
+  const StorageState& state = states_[ref.storage];
+  if (!ref.requires_grad || out_.graph.values[value].requires_grad || state.written || !state.external || range_.by_storage) return false;
+  int32_t external = external_at(ref.storage, ref.geometry);
+  return external >= 0 && tape_.externals[external].ref.requires_grad;
 }
 
 // Sets requires_grad on a value if the program used it through a tensor that requires grad.

@@ -72,6 +72,7 @@ class StorageValues {
   ir::ValueId input_on(int32_t storage, const Geometry& geometry, bool whole);
   Geometry covering_geometry(int32_t storage, const Geometry& wanted);
   Geometry flat_geometry(int32_t storage, at::ScalarType dtype) const;
+  bool lacks_history(ir::ValueId value, const TensorRef& ref) const;
   ir::ValueId mark_requires_grad(ir::ValueId value, const TensorRef& ref);
   ir::ValueId view_of_root(const TensorRef& ref);
   void fill(StorageState& state, const Geometry& region);
