@@ -119,7 +119,7 @@ void Region::record(const detail::Leaves& given, const std::function<detail::Rec
   if (options_.trust == Trust::checked) return checked_.call(given, body);
   // These handles keep the arguments alive, since the program may move them away.
   std::vector<at::Tensor> handles;
-  Leaves in = given;
+  detail::Leaves in = given;
   handles.reserve(in.tensors.size());
   for (const at::Tensor*& tensor : in.tensors) tensor = &handles.emplace_back(*tensor);
   bool plain = false;
