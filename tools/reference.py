@@ -80,8 +80,8 @@ PAGES = {
     "guards.md": table("Guards", "src/capture/guards.def", ["guard", "what must be as it was recorded"],
                        rows("src/capture/guards.def", "TENON_GUARD")),
     "breaks.md": table("Graph breaks", "src/ops/ops.def", ["op", "what it does", "instead"], rows("src/ops/ops.def", "TENON_BREAK")),
-    "passes.md": table("Passes", "src/passes/passes.def", ["pass", "what it does"], rows("src/passes/passes.def", "TENON_PASS")),
-    "phases.md": table("Phases", "src/driver/phases.def", ["phase", "what happens"], rows("src/driver/phases.def", "TENON_PHASE")),
+    "passes.md": table("Passes", "src/passes/passes.def", ["pass", "runner", "what it does"], rows("src/passes/passes.def", "TENON_PASS")),
+    "phases.md": table("Phases", "src/build/phases.def", ["phase", "what happens"], rows("src/build/phases.def", "TENON_PHASE")),
 }
 
 PAGES = {f"docs/reference/{name}": text for name, text in PAGES.items()} | {"docs/claims.md": claims(), "README.md": readme()}

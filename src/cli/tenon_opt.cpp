@@ -39,10 +39,11 @@ void print_reuse(const tenon::ir::Graph& graph) {
 void print_kernels(const tenon::ir::Graph& original, bool keeps_weights) {
   namespace loop = tenon::ir::loop;
   tenon::ir::Graph graph = keeps_weights ? tenon::passes::prefer_channels_last(original) : original;
-  std::vector<tenon::ir::Group> groups = tenon::passes::find_groups(graph, tenon::passes::is_skipped("fuse"), keeps_weights);
+  tenon::ops::Lowerings lowerings = tenon::ops::lowerings_of(graph);
+  std::vector<tenon::ir::Group> groups = tenon::passes::find_groups(graph, lowerings, tenon::passes::is_skipped("fuse"), keeps_weights);
   for (size_t g = 0; g < groups.size(); ++g) {
-    if (groups[g].call || groups[g].product || groups[g].convolution) continue;
-    loop::LoopKernel kernel = tenon::loops::lower(graph, groups[g], graph.name + "_" + std::to_string(g)).kernel;
+    if (!groups[g].is_kernel()) continue;
+    loop::LoopKernel kernel = tenon::loops::lower(graph, lowerings, groups[g], graph.name + "_" + std::to_string(g)).kernel;
     std::cout << loop::print(kernel);
     loop::verify(kernel);
 #ifdef TENON_NATIVE
@@ -62,7 +63,7 @@ int usage() {
                "  --dot            print the graph for Graphviz\n"
                "  --no-verify      skip verification of the input\n"
                "passes:\n";
-#define TENON_PASS(name, what) std::cerr << "  " #name "  " what "\n";
+#define TENON_PASS(name, runner, what) std::cerr << "  " #name "  " what "\n";
 #include "passes/passes.def"
 #undef TENON_PASS
   return 2;

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "driver/tensors.h"
+#include "build/tensors.h"
 
 namespace tenon::driver {
 

@@ -3,17 +3,15 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/counters.h"
 #include "base/warn.h"
 #include "bridge/convert.h"
 #include "capture/backward.h"
 #include "capture/dispatch_state.h"
 #include "capture/tensors.h"
 #include "driver/compile_notice.h"
-#include "driver/graphs.h"
 #include "driver/scopes.h"
-#include "driver/stats.h"
 #include "ir/graph/print.h"
-#include "passes/eliminate_dead.h"
 #include "tenon/control.h"
 
 namespace tenon::driver {
@@ -140,7 +138,7 @@ void CheckedCalls::learn(bool grad_mode, capture::Replayer& replayer, double sec
   }
   ++counts_.recorded;
   ++all.recorded;
-  phases_.seconds[static_cast<size_t>(Phase::record)] += seconds;
+  phases_.seconds[static_cast<size_t>(build::Phase::record)] += seconds;
   for (const capture::BreakEvent& event : recorder->tape().breaks)
     if (event.before_op >= replayer.shared()) breaks_.note(event);
   if (!replayer.difference().empty()) counts_.recompiles.push_back({"replay", replayer.difference()});
@@ -170,11 +168,11 @@ std::shared_ptr<CheckedCalls::Plan> CheckedCalls::find_plan(bool grad_mode, cons
     it = plans.end() - 1;
   }
   Plan& plan = **it;
-  if (++plan.times_seen >= 2 && !plan.executable && !plan.is_unbuildable) {
+  if (++plan.times_seen >= 2 && !plan.program.executable && !plan.is_unbuildable) {
     plan.is_unbuildable = true;  // Reset by a successful build.
     build_plan(plan, range, grad_mode);
   }
-  if (plan.is_unbuildable || !plan.executable) return nullptr;
+  if (plan.is_unbuildable || !plan.program.executable) return nullptr;
   ++plan.runs;
   return *it;
 }
@@ -188,19 +186,13 @@ void CheckedCalls::build_plan(Plan& plan, const capture::OpRange& range, bool gr
     plan.outputs.push_back(results.refs.back().geometry);
   }
   try {
-    plan.functional = phases_.time(Phase::functionalize, [&] {
-      auto functional = capture::functionalize(tape, {.begin = range.begin, .end = range.end, .by_storage = true}, results, options_.name);
-      passes::eliminate_dead(functional.graph);
-      return functional;
-    });
-    for (const std::string& text : plan.functional.obstacles)
+    capture::TapeRange ops{.begin = range.begin, .end = range.end, .by_storage = true};
+    plan.program = build::build_program(tape, ops, results, options_, /*keeps_weights=*/!grad_mode, phases_);
+    for (const std::string& text : plan.program.functional.obstacles)
       if (std::find(counts_.obstacles.begin(), counts_.obstacles.end(), text) == counts_.obstacles.end()) counts_.obstacles.push_back(text);
-    if (!plan.functional.obstacles.empty()) return;
-    const ir::Graph& graph = plan.functional.graph;
-    phases_.time(Phase::verify, [&] { check_graph(graph); });
+    if (!plan.program.executable) return;
+    const ir::Graph& graph = plan.program.functional.graph;
     for (const ir::Input& input : graph.inputs) plan.inputs.push_back(geometry_of(graph.values[input.value].type));
-    plan.executable =
-        phases_.time(Phase::build, [&] { return build(options_, graph, plan.functional.resources, /*keeps_weights=*/!grad_mode); });
     plan.is_unbuildable = false;
   } catch (const std::exception& error) {
     counts_.obstacles.push_back(internal_errors_.note(error));
@@ -211,26 +203,27 @@ bool CheckedCalls::run_region(bool grad_mode, const capture::OpRange& range, cap
   std::shared_ptr<Plan> plan = find_plan(grad_mode, range);
   if (!plan) return false;
   std::vector<double> scalars;
-  for (int32_t id : plan->functional.scalars) scalars.push_back(memory.scalars[id]);
-  for (const capture::InputBinding& binding : plan->functional.inputs)
+  for (int32_t id : plan->program.functional.scalars) scalars.push_back(memory.scalars[id]);
+  for (const capture::InputBinding& binding : plan->program.functional.inputs)
     if (binding.whole_storage && memory.is_shifted(binding.storage)) return false;
   c10::SmallVector<at::Tensor, 4> outputs;
-  if (const runtime::FlatPlan* flat = plan->executable->flat()) {
+  if (const runtime::FlatPlan* flat = plan->program.executable->flat()) {
     c10::SmallVector<runtime::FlatPlan::InputBuffer, 16> inputs;
     for (size_t i = 0; i < plan->inputs.size(); ++i) {
-      auto [begin, owner] = memory.address(plan->functional.inputs[i].storage);
+      auto [begin, owner] = memory.address(plan->program.functional.inputs[i].storage);
       inputs.push_back({begin + plan->inputs[i].offset * static_cast<int64_t>(c10::elementSize(plan->inputs[i].dtype)), owner});
     }
-    outputs = flat->run(inputs, scalars.empty() ? c10::ArrayRef<double>(plan->executable->graph().scalars) : scalars,
+    outputs = flat->run(inputs, scalars.empty() ? c10::ArrayRef<double>(plan->program.executable->graph().scalars) : scalars,
                         /*keeps_results=*/false);
   } else {
     std::vector<at::Tensor> inputs;
-    for (size_t i = 0; i < plan->inputs.size(); ++i) inputs.push_back(memory.tensor(plan->functional.inputs[i].storage, plan->inputs[i]));
-    auto results = plan->executable->run(std::move(inputs), runtime::RunMode::kernels, scalars);
+    for (size_t i = 0; i < plan->inputs.size(); ++i)
+      inputs.push_back(memory.tensor(plan->program.functional.inputs[i].storage, plan->inputs[i]));
+    auto results = plan->program.executable->run(std::move(inputs), runtime::RunMode::kernels, scalars);
     outputs.assign(std::make_move_iterator(results.begin()), std::make_move_iterator(results.end()));
   }
   for (size_t i = 0; i < plan->live.size(); ++i) {
-    const capture::ResultBinding& result = plan->functional.results[i];
+    const capture::ResultBinding& result = plan->program.functional.results[i];
     memory.set(plan->live[i], storage_in_layout(outputs[result.index], plan->outputs[i]));
   }
   return true;
@@ -254,18 +247,20 @@ void CheckedCalls::explain(Explanation& out) {
   out.obstacles = counts_.obstacles;
   for (auto& [key, plans] : plans_)
     for (const auto& plan : plans)
-      if (plan->executable && !plan->executable->quarantine().empty()) out.obstacles.push_back(plan->executable->quarantine());
+      if (plan->program.executable && !plan->program.executable->quarantine().empty())
+        out.obstacles.push_back(plan->program.executable->quarantine());
   for (auto& [key, plans] : plans_)
     for (const auto& plan : plans) {
-      if (!plan->executable) continue;
+      if (!plan->program.executable) continue;
       auto [grad_mode, stream, begin, end] = key;
-      out.graphs.push_back({ir::print(plan->executable->graph()),
+      out.graphs.push_back({ir::print(plan->program.executable->graph()),
                             "ops " + std::to_string(begin) + " to " + std::to_string(end) + " of stream " + std::to_string(stream) +
                                 (grad_mode ? "" : ", grad mode off"),
-                            plan->executable->graph().nodes.size(), plan->runs, plan->executable->kernels(), plan->executable->aten_calls(),
-                            plan->executable->arena_bytes()});
+                            plan->program.executable->graph().nodes.size(), plan->runs, plan->program.executable->kernels(),
+                            plan->program.executable->aten_calls(), plan->program.executable->arena_bytes()});
     }
-  for (size_t i = 0; i < phases_.seconds.size(); ++i) out.phases.emplace_back(phase_name(static_cast<Phase>(i)), phases_.seconds[i]);
+  for (size_t i = 0; i < phases_.seconds.size(); ++i)
+    out.phases.emplace_back(build::phase_name(static_cast<build::Phase>(i)), phases_.seconds[i]);
   Breaks breaks = breaks_;
   lock.unlock();  // Looking up source lines is slow, and calls need the lock.
   out.breaks = breaks.list();

@@ -8,12 +8,10 @@
 #include <tuple>
 #include <vector>
 
-#include "capture/functionalize.h"
+#include "build/pipeline.h"
 #include "capture/replayer.h"
-#include "driver/backends.h"
 #include "driver/breaks.h"
 #include "driver/internal_errors.h"
-#include "driver/phases.h"
 #include "driver/recompile_limit.h"
 #include "tenon/inspect.h"
 
@@ -34,9 +32,8 @@ class CheckedCalls {
     size_t times_seen = 0;      // The graph is built when the range is flushed for the second time.
     size_t runs = 0;
     bool is_unbuildable = false;
-    capture::Functional functional;
+    build::Program program;
     std::vector<capture::Geometry> inputs, outputs;
-    std::shared_ptr<const Executable> executable;
   };
   using PlanKey = std::tuple<bool, size_t, size_t, size_t>;  // Grad mode, stream, begin and end of the op range.
 
@@ -55,7 +52,7 @@ class CheckedCalls {
   InternalErrors internal_errors_;
   RecompileLimit recompile_limit_;
   Breaks breaks_;
-  Phases phases_;
+  build::Phases phases_;
   Explanation counts_;
 };
 

@@ -1,8 +1,8 @@
 #include "tenon/control.h"
 
+#include "base/counters.h"
 #include "capture/listener.h"
 #include "driver/region.h"
-#include "driver/stats.h"
 #include "runtime/packs.h"
 
 namespace tenon {
@@ -15,17 +15,8 @@ std::atomic<Stance> g_stance{Stance::compile};
 void set_stance(Stance stance) { g_stance = stance; }
 Stance stance() { return g_stance; }
 
-namespace driver {
-
-ProcessCounters& counters() {
-  static ProcessCounters all;
-  return all;
-}
-
-}  // namespace driver
-
 Stats stats() {
-  const driver::ProcessCounters& c = driver::counters();
+  const ProcessCounters& c = counters();
   return {c.calls,          c.served,  c.replayed, c.recorded,    c.plain,
           c.graphs,         c.flushes, c.verified, c.quarantined, runtime::pack_bytes(),
           c.internal_errors};

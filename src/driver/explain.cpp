@@ -7,13 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "capture/functionalize.h"
-#include "driver/native.h"
+#include "build/code_cache.h"
+#include "build/pipeline.h"
 #include "driver/region.h"
 #include "ir/graph/dot.h"
 #include "ir/graph/parse.h"
 #include "ir/graph/print.h"
-#include "passes/eliminate_dead.h"
 
 namespace tenon {
 namespace driver {
@@ -46,15 +45,14 @@ void add_segments(Recording& recording, const std::string& name, std::vector<Exp
           for (const auto& item : list->items) add(item);
       }
     for (const ResultInfo& info : recording.results) add(info.ref);
-    auto functional = capture::functionalize(tape, {.begin = cuts[i], .end = cuts[i + 1], .by_storage = true}, results,
-                                             name + "_segment" + std::to_string(segment));
-    passes::eliminate_dead(functional.graph);
+    auto functional = build::functional_graph(tape, {.begin = cuts[i], .end = cuts[i + 1], .by_storage = true}, results,
+                                              name + "_segment" + std::to_string(segment));
     out.push_back({ir::print(functional.graph), "segment " + std::to_string(++segment) + " of a program split by breaks",
                    functional.graph.nodes.size(), 0});
   }
 }
 
-void add_kernels(const Executable& executable, Explanation::Graph& out) {
+void add_kernels(const build::Executable& executable, Explanation::Graph& out) {
   auto kernels = executable.kernels();
   out.kernels.insert(out.kernels.end(), kernels.begin(), kernels.end());
   out.aten_calls.insert(out.aten_calls.end(), executable.aten_calls().begin(), executable.aten_calls().end());
@@ -64,10 +62,10 @@ void add_kernels(const Executable& executable, Explanation::Graph& out) {
 void add_graphs(const Variant& variant, std::vector<Explanation::Graph>& out) {
   size_t calls = variant.served_calls.load();
   if (variant.joint) {
-    const ir::Graph& joint = variant.joint->functional.graph;
+    const ir::Graph& joint = variant.joint->program.functional.graph;
     out.push_back({ir::print(joint), "forward and backward", joint.nodes.size(), calls});
   } else {
-    const ir::Graph& graph = variant.functional.graph;
+    const ir::Graph& graph = variant.forward.functional.graph;
     out.push_back({ir::print(graph), variant.recording->differentiates ? "whole step" : "forward", graph.nodes.size(), calls});
   }
   for (const auto& executable : variant.executables()) add_kernels(*executable, out.back());
@@ -108,15 +106,6 @@ void print_kernels(const Explanation::Graph& graph, std::ostream& out) {
 
 }  // namespace
 
-const char* phase_name(Phase phase) {
-  static const char* names[] = {
-#define TENON_PHASE(name, what) #name,
-#include "driver/phases.def"
-#undef TENON_PHASE
-  };
-  return names[static_cast<size_t>(phase)];
-}
-
 }  // namespace driver
 
 Explanation Region::explain() {
@@ -142,15 +131,15 @@ Explanation Region::explain() {
     out.guards = variants_->front()->guards.describe();
   }
   for (size_t i = 0; i < phases_.seconds.size(); ++i)
-    out.phases.emplace_back(driver::phase_name(static_cast<driver::Phase>(i)), phases_.seconds[i]);
+    out.phases.emplace_back(build::phase_name(static_cast<build::Phase>(i)), phases_.seconds[i]);
   driver::Breaks breaks = breaks_;
   lock.unlock();  // Looking up source lines is slow, and calls need the lock.
   out.breaks = breaks.list();
   return out;
 }
 
-std::string Explanation::Kernel::llvm() const { return text.empty() ? "" : driver::llvm_text(text); }
-std::string Explanation::Kernel::assembly() const { return text.empty() ? "" : driver::assembly(text); }
+std::string Explanation::Kernel::llvm() const { return text.empty() ? "" : build::llvm_text(text); }
+std::string Explanation::Kernel::assembly() const { return text.empty() ? "" : build::assembly(text); }
 
 std::string Explanation::text() const {
   std::ostringstream out;

@@ -6,10 +6,10 @@
 #include <fstream>
 #include <utility>
 
+#include "base/counters.h"
 #include "base/flags.h"
 #include "base/warn.h"
-#include "driver/stats.h"
-#include "ir/graph/print.h"
+#include "build/build_error.h"
 
 namespace tenon::driver {
 namespace {
@@ -24,7 +24,7 @@ OnInternalError policy_of(const Options& options) {
 }
 
 // Writes the graph to a file and returns the command that runs it.
-std::string reproduction(const BuildError& error) {
+std::string reproduction(const build::BuildError& error) {
   static std::atomic<int> files{0};
   const char* folder = flag_text(Flag::reproduction_folder);
   try {
@@ -41,12 +41,6 @@ std::string reproduction(const BuildError& error) {
 
 }  // namespace
 
-BuildError::BuildError(const ir::Graph& graph, bool keeps_weights, const std::string& why)
-    : InternalError(why),
-      graph_(ir::print(graph)),
-      name_(graph.name),
-      command_(std::string("tenon-opt --all --kernels") + (keeps_weights ? " --keeps-weights" : "")) {}
-
 std::string InternalErrors::note(const std::exception& error) {
   ++counters().internal_errors;
   std::string text = "building a graph failed: " + std::string(error.what());
@@ -54,9 +48,9 @@ std::string InternalErrors::note(const std::exception& error) {
   std::lock_guard lock(mutex_);
   bool is_first = !std::exchange(has_warned_, true);
   if (policy == OnInternalError::ignore || (policy == OnInternalError::warn && !is_first)) return text;
-  const auto* build = dynamic_cast<const BuildError*>(&error);
+  const auto* failed = dynamic_cast<const build::BuildError*>(&error);
   bool is_ours = !dynamic_cast<const UserError*>(&error);
-  std::string report = text + (build ? reproduction(*build) : "");
+  std::string report = text + (failed ? reproduction(*failed) : "");
   if (is_ours) report += "; this is a bug in Tenon: please report it with that file";
   if (policy == OnInternalError::raise) {
     pending_ = report;

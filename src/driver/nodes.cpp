@@ -149,16 +149,17 @@ struct GraphNode : Node {
       } else if (!bound[i].defined() && i >= externals.size()) {
         bound[i] = variant->recording->held.size() > i ? variant->recording->held[i] : at::Tensor();
       }
-    Tensors joint_inputs = bind_inputs(joint.functional.inputs, bound);
+    Tensors joint_inputs = bind_inputs(joint.program.functional.inputs, bound);
     Tensors inputs;
-    for (const autodiff::BackwardInput& input : joint.backward_inputs)
+    for (const autodiff::BackwardInput& input : joint.program.backward_inputs)
       inputs.push_back(input.saved ? saved[input.index] : joint_inputs[input.index]);
     auto mode = capture::current_listener() ? runtime::RunMode::visible : runtime::RunMode::kernels;
-    Tensors outputs = joint.backward->run(std::move(inputs), mode);
-    outputs.insert(outputs.begin(), joint.functional.forward_outputs, at::Tensor());
+    Tensors outputs = joint.program.backward->run(std::move(inputs), mode);
+    outputs.insert(outputs.begin(), joint.program.functional.forward_outputs, at::Tensor());
     variable_list gradients;
-    for (size_t i = joint.forward_results; i < joint.functional.results.size(); ++i)
-      gradients.push_back(gradient(joint.functional.results[i], joint.gradient_requires_grad[i - joint.forward_results], outputs, bound));
+    for (size_t i = joint.forward_results; i < joint.program.functional.results.size(); ++i)
+      gradients.push_back(
+          gradient(joint.program.functional.results[i], joint.gradient_requires_grad[i - joint.forward_results], outputs, bound));
     return gradients;
   }
 
@@ -207,7 +208,7 @@ struct GraphNode : Node {
       else if (variant->joint) variant->recording->kinds->other_outputs = true;
       else variant->wants_backward = true;
       throw UserError(ErrorCode::backward,
-                      "a call of '" + variant->functional.graph.name + "' was served by a graph, but its gradient " +
+                      "a call of '" + variant->forward.functional.graph.name + "' was served by a graph, but its gradient " +
                           (create ? "with create_graph" : "of this set of results") +
                           " was never taken before, and the graph cannot be run again under autograd; later calls run eagerly. "
                           "Take such a gradient in one of the first two calls, or compile with Trust::checked");
@@ -216,10 +217,10 @@ struct GraphNode : Node {
     SameRandomNumbers again(variant->is_random ? generator_state : at::Tensor());
     Tensors bound(externals.size());
     for (size_t i = 0; i < externals.size(); ++i) bound[i] = externals[i].unpack();
-    Tensors outputs = variant->rerun->run(bind_inputs(variant->functional.inputs, bound), runtime::RunMode::autograd);
+    Tensors outputs = variant->rerun->run(bind_inputs(variant->forward.functional.inputs, bound), runtime::RunMode::autograd);
     Tensors results, inputs;
     for (int32_t i : variant->recording->differentiable_results)
-      results.push_back(bind_result(variant->functional.results[i], outputs, bound, variant->externals));
+      results.push_back(bind_result(variant->forward.functional.results[i], outputs, bound, variant->externals));
     for (int32_t i : variant->recording->differentiable_externals) inputs.push_back(bound[i]);
     RequestedGradients requested = requested_gradients(tangents, results);
     if (requested.outputs.empty()) return variable_list(inputs.size());

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
+#include "base/counters.h"
 #include "base/error.h"
 #include "base/process.h"
 #include "capture/listener.h"
 #include "driver/compile_notice.h"
-#include "driver/stats.h"
 #include "runtime/lease.h"
 #include "tenon/control.h"
 
@@ -30,7 +30,7 @@ void add_once(List& list, const T& item) {
 }  // namespace
 
 Region::Region(Options options)
-    : options_(std::move(options)), kind_(driver::backend_kind(options_.backend)), checked_(options_), internal_errors_(options_) {
+    : options_(std::move(options)), kind_(build::backend_kind(options_.backend)), checked_(options_), internal_errors_(options_) {
   keep_library_loaded();
   counts_.name = options_.name;
   counts_.backend = options_.backend;
@@ -38,7 +38,7 @@ Region::Region(Options options)
 
 bool Region::runs_plainly() const {
   // A call inside the recording of another compiled function is part of that program.
-  return kind_ == driver::BackendKind::none || stance() == Stance::force_eager || capture::current_listener() || process_is_ending();
+  return kind_ == build::BackendKind::none || stance() == Stance::force_eager || capture::current_listener() || process_is_ending();
 }
 
 detail::GraphResult Region::run_graph(const detail::Leaves& in) {
@@ -54,7 +54,7 @@ detail::GraphResult Region::run_graph(const detail::Leaves& in) {
     internal_errors_.raise();
     if (!ready->may_serve()) return {};
     detail::GraphResult answer = driver::run_variant(ready, in);
-    ++driver::counters().calls, ++driver::counters().served;
+    ++counters().calls, ++counters().served;
     return answer;
   }
   return {};
@@ -148,13 +148,13 @@ void Region::record(const detail::Leaves& given, const std::function<detail::Rec
     if (plain) ++counts_.plain;
     known = known_leaves_;
   }
-  ++driver::counters().calls, ++(plain ? driver::counters().plain : driver::counters().recorded);
+  ++counters().calls, ++(plain ? counters().plain : counters().recorded);
   if (plain) {
     body();
     return;
   }
-  driver::Phases spent;
-  auto recording = spent.time(driver::Phase::record, [&] { return driver::record_run(in, options_, known, body); });
+  build::Phases spent;
+  auto recording = spent.time(build::Phase::record, [&] { return driver::record_run(in, options_, known, body); });
   {
     std::lock_guard lock(mutex_);
     for (size_t i = 0; i < spent.seconds.size(); ++i) phases_.seconds[i] += spent.seconds[i];

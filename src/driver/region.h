@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "build/backends.h"
 #include "driver/checked.h"
 #include "driver/recording.h"
 #include "driver/variant.h"
@@ -40,7 +41,7 @@ class Region {
   std::shared_ptr<driver::Variant> with_backward(const std::shared_ptr<driver::Variant>& variant);
 
   Options options_;
-  driver::BackendKind kind_;
+  build::BackendKind kind_;
   driver::CheckedCalls checked_;
   driver::InternalErrors internal_errors_;
   driver::RecompileLimit recompile_limit_;
@@ -49,7 +50,7 @@ class Region {
   std::shared_ptr<const Variants> variants_ = std::make_shared<Variants>();
   std::vector<std::shared_ptr<driver::Recording>> candidates_;
   driver::KnownLeaves known_leaves_;
-  driver::Phases phases_;
+  build::Phases phases_;
   Explanation counts_;  // Only calls, recompiles and obstacles are used.
 };
 

@@ -10,10 +10,8 @@
 
 #include "base/error.h"
 #include "capture/listener.h"
-#include "driver/graphs.h"
 #include "driver/nodes.h"
 #include "ir/graph/overlap.h"
-#include "passes/eliminate_dead.h"
 #include "planner/reuse.h"
 
 namespace tenon::driver {
@@ -144,13 +142,7 @@ bool can_run_again(const Recording& r, const capture::Functional& forward) {
          !has_ordered_ops(r) && keeps_all_writes(r, graph) && !has_untracked_writes(r) && !returns_shared_memory(r);
 }
 
-capture::Functional functionalize_forward(Recording& r, const std::string& name) {
-  auto functional = capture::functionalize(r.tape(), {0, r.forward.ops}, r.forward_results(), name);
-  passes::eliminate_dead(functional.graph);
-  return functional;
-}
-
-std::unique_ptr<Joint> make_joint(Recording& recording, const Options& options, Phases& phases) {
+std::unique_ptr<Joint> make_joint(Recording& recording, const Options& options, build::Phases& phases) {
   for (const capture::BreakEvent& event : recording.tape().breaks)
     if (event.before_op >= recording.backward->first_op) {
       recording.backward_obstacles.push_back(event.op + " " + event.what);
@@ -162,30 +154,9 @@ std::unique_ptr<Joint> make_joint(Recording& recording, const Options& options, 
   capture::ProgramResults results = recording.forward_results();
   joint->forward_results = results.forward;
   results.refs.insert(results.refs.end(), backward.gradients.begin(), backward.gradients.end());
-  joint->functional = phases.time(Phase::functionalize, [&] {
-    auto functional = capture::functionalize(recording.tape(), {0, SIZE_MAX, backward.first_op}, results, options.name);
-    passes::eliminate_dead(functional.graph);
-    return functional;
-  });
-  recording.backward_obstacles = joint->functional.obstacles;
-  if (!recording.backward_obstacles.empty()) return nullptr;
-  auto graphs = phases.time(Phase::partition, [&] {
-    auto p = autodiff::partition(joint->functional.graph, joint->functional.forward_outputs);
-    passes::eliminate_dead(p.forward);
-    passes::eliminate_dead(p.backward);
-    return p;
-  });
-  phases.time(Phase::verify, [&] {
-    check_graph(joint->functional.graph);
-    check_graph(graphs.forward);
-    check_graph(graphs.backward);
-  });
-  joint->backward_inputs = std::move(graphs.backward_inputs);
-  for (int32_t i : graphs.forward_inputs) joint->forward_inputs.push_back(joint->functional.inputs[i]);
-  phases.time(Phase::build, [&] {
-    joint->forward = build(options, std::move(graphs.forward), joint->functional.resources, /*keeps_weights=*/false);
-    joint->backward = build(options, std::move(graphs.backward), joint->functional.resources, /*keeps_weights=*/false);
-  });
+  joint->program = build::build_joint_program(recording.tape(), {0, SIZE_MAX, backward.first_op}, results, options, phases);
+  recording.backward_obstacles = joint->program.functional.obstacles;
+  if (!joint->program.forward) return nullptr;
   joint->tangent_defined = backward.tangent_defined;
   for (const capture::TensorRef& ref : backward.gradients) joint->gradient_requires_grad.push_back(ref.requires_grad);
   for (const capture::TensorRef& ref : backward.tangents) joint->tangents.push_back(ref.geometry);
@@ -193,11 +164,12 @@ std::unique_ptr<Joint> make_joint(Recording& recording, const Options& options, 
 }
 
 std::vector<bool> externals_read(const Joint& joint, size_t externals) {
+  const capture::Functional& functional = joint.program.functional;
   std::vector<bool> read(externals, false);
-  for (const autodiff::BackwardInput& input : joint.backward_inputs)
-    if (!input.saved && joint.functional.inputs[input.index].external >= 0) read[joint.functional.inputs[input.index].external] = true;
-  for (size_t i = joint.forward_results; i < joint.functional.results.size(); ++i)
-    if (joint.functional.results[i].kind == ResultBinding::Kind::external) read[joint.functional.results[i].index] = true;
+  for (const autodiff::BackwardInput& input : joint.program.backward_inputs)
+    if (!input.saved && functional.inputs[input.index].external >= 0) read[functional.inputs[input.index].external] = true;
+  for (size_t i = joint.forward_results; i < functional.results.size(); ++i)
+    if (functional.results[i].kind == ResultBinding::Kind::external) read[functional.results[i].index] = true;
   return read;
 }
 
@@ -209,7 +181,7 @@ void set_gradients(const Variant& variant, const Tensors& outputs, const Tensors
       leaf.mutable_grad().reset();
       continue;
     }
-    const ResultBinding& binding = variant.functional.results[recording.results.size() + effect.result];
+    const ResultBinding& binding = variant.forward.functional.results[recording.results.size() + effect.result];
     leaf.mutable_grad() = bind_result(binding, outputs, externals, variant.externals);
   }
 }
@@ -230,9 +202,9 @@ std::shared_ptr<const runtime::Interpreter> build_under_autograd(const ir::Graph
 
 }  // namespace
 
-std::vector<std::shared_ptr<const Executable>> Variant::executables() const {
-  if (!joint) return {forward};
-  return {forward, joint->forward, joint->backward};
+std::vector<std::shared_ptr<const build::Executable>> Variant::executables() const {
+  if (!joint) return {forward.executable};
+  return {forward.executable, joint->program.forward, joint->program.backward};
 }
 
 bool Variant::may_serve() const {
@@ -250,12 +222,15 @@ std::string Variant::eager_reason() const {
   return "";
 }
 
-bool can_run_again(Recording& recording) { return can_run_again(recording, functionalize_forward(recording, "forward")); }
+bool can_run_again(Recording& recording) {
+  capture::TapeRange range{0, recording.forward.ops};
+  return can_run_again(recording, build::functional_graph(recording.tape(), range, recording.forward_results(), "forward"));
+}
 
 namespace {
 
 bool is_direct(const Recording& recording, const Variant& variant) {
-  const capture::Functional& f = variant.functional;
+  const capture::Functional& f = variant.forward.functional;
   bool out = !recording.needs_grad() && recording.gradient_effects.empty() && f.graph.write_backs.empty() &&
              f.results.size() == recording.results.size();
   for (int64_t bumps : recording.version_bumps) out &= bumps == 0;
@@ -271,27 +246,25 @@ bool is_direct(const Recording& recording, const Variant& variant) {
 
 }  // namespace
 
-std::shared_ptr<Variant> make_variant(const std::shared_ptr<Recording>& recording, const Options& options, Phases& phases,
+std::shared_ptr<Variant> make_variant(const std::shared_ptr<Recording>& recording, const Options& options, build::Phases& phases,
                                       std::vector<std::string>& obstacles) {
   Recording& r = *recording;
   auto variant = std::make_shared<Variant>(recording);
-  variant->functional = phases.time(Phase::functionalize, [&] { return functionalize_forward(r, options.name); });
-  obstacles.insert(obstacles.end(), variant->functional.obstacles.begin(), variant->functional.obstacles.end());
-  if (!obstacles.empty()) return nullptr;
-  phases.time(Phase::verify, [&] { check_graph(variant->functional.graph); });
-  variant->guards.set_offsets(variant->functional.offset_matters);
-  const ir::Graph& graph = variant->functional.graph;
-  variant->can_rerun = can_run_again(r, variant->functional);
-  variant->is_random = variant->can_rerun && draws_random_numbers(r);
   variant->forward =
-      phases.time(Phase::build, [&] { return build(options, graph, variant->functional.resources, /*keeps_weights=*/!r.needs_grad()); });
-  if (variant->can_rerun) variant->rerun = build_under_autograd(graph, variant->functional.resources);
-  for (const ResultBinding& result : variant->functional.results)
+      build::build_program(r.tape(), {0, r.forward.ops}, r.forward_results(), options, /*keeps_weights=*/!r.needs_grad(), phases);
+  const capture::Functional& functional = variant->forward.functional;
+  obstacles.insert(obstacles.end(), functional.obstacles.begin(), functional.obstacles.end());
+  if (!obstacles.empty()) return nullptr;
+  variant->guards.set_offsets(functional.offset_matters);
+  variant->can_rerun = can_run_again(r, functional);
+  variant->is_random = variant->can_rerun && draws_random_numbers(r);
+  if (variant->can_rerun) variant->rerun = build_under_autograd(functional.graph, functional.resources);
+  for (const ResultBinding& result : functional.results)
     variant->views.push_back(result.view ? build_under_autograd(*result.view) : nullptr);
   variant->is_direct = is_direct(r, *variant);
   if (r.needs_grad() && !r.spent && r.backward) {
     variant->joint = make_joint(r, options, phases);
-    if (variant->joint) variant->guards.set_offsets(variant->joint->functional.offset_matters);
+    if (variant->joint) variant->guards.set_offsets(variant->joint->program.functional.offset_matters);
     if (variant->joint) variant->backward_reads = externals_read(*variant->joint, r.forward.externals);
   }
   return variant;
@@ -338,16 +311,16 @@ namespace {
 
 detail::GraphResult run_flat(const Variant& variant, const runtime::FlatPlan& flat, const detail::Leaves& in) {
   c10::SmallVector<runtime::FlatPlan::InputBuffer, 16> inputs;
-  for (const capture::InputBinding& input : variant.functional.inputs)
+  for (const capture::InputBinding& input : variant.forward.functional.inputs)
     inputs.push_back(runtime::FlatPlan::InputBuffer::of(variant.guards.tensor(in, static_cast<size_t>(input.external))));
-  auto results = flat.run(inputs, variant.forward->graph().scalars, /*keeps_results=*/true);
+  auto results = flat.run(inputs, variant.forward.executable->graph().scalars, /*keeps_results=*/true);
   variant.served_calls.fetch_add(1, std::memory_order_relaxed);
   return {variant.recording->prototype, std::move(results)};
 }
 
 detail::GraphResult run_direct(const Variant& variant, const runtime::Interpreter& kernels, const detail::Leaves& in) {
   c10::SmallVector<const at::Tensor*, 64> inputs;
-  for (const capture::InputBinding& input : variant.functional.inputs)
+  for (const capture::InputBinding& input : variant.forward.functional.inputs)
     inputs.push_back(&variant.guards.tensor(in, static_cast<size_t>(input.external)));
   auto results = kernels.run_kernels(inputs);
   variant.served_calls.fetch_add(1, std::memory_order_relaxed);
@@ -357,14 +330,15 @@ detail::GraphResult run_direct(const Variant& variant, const runtime::Interprete
 }  // namespace
 
 detail::GraphResult run_variant(const std::shared_ptr<const Variant>& variant, const detail::Leaves& in) {
-  if (const runtime::FlatPlan* flat = variant->is_direct ? variant->forward->flat() : nullptr) return run_flat(*variant, *flat, in);
-  if (const runtime::Interpreter* kernels = variant->is_direct ? variant->forward->direct() : nullptr)
+  if (const runtime::FlatPlan* flat = variant->is_direct ? variant->forward.executable->flat() : nullptr)
+    return run_flat(*variant, *flat, in);
+  if (const runtime::Interpreter* kernels = variant->is_direct ? variant->forward.executable->direct() : nullptr)
     return run_direct(*variant, *kernels, in);
   const Recording& recording = *variant->recording;
   Tensors externals = variant->guards.bind(in);
   bool grad = recording.needs_grad();
   bool joint = grad && variant->joint;
-  const capture::Functional& functional = joint ? variant->joint->functional : variant->functional;
+  const capture::Functional& functional = joint ? variant->joint->program.functional : variant->forward.functional;
 
   at::Tensor generator_state;
   if (grad && variant->is_random) {
@@ -376,8 +350,8 @@ detail::GraphResult run_variant(const std::shared_ptr<const Variant>& variant, c
   {
     std::optional<c10::InferenceMode> inference;
     if (recording.inference) inference.emplace(true);
-    const Executable& executable = joint ? *variant->joint->forward : *variant->forward;
-    Tensors inputs = bind_inputs(joint ? variant->joint->forward_inputs : functional.inputs, externals);
+    const build::Executable& executable = joint ? *variant->joint->program.forward : *variant->forward.executable;
+    Tensors inputs = bind_inputs(joint ? variant->joint->program.forward_inputs : functional.inputs, externals);
     outputs = executable.run(std::move(inputs), RunMode::kernels);
     if (joint) {
       saved.assign(std::make_move_iterator(outputs.begin() + static_cast<ptrdiff_t>(functional.forward_outputs)),

@@ -5,21 +5,15 @@
 #include <memory>
 #include <vector>
 
-#include "autodiff/partition.h"
-#include "capture/functionalize.h"
-#include "driver/backends.h"
-#include "driver/phases.h"
+#include "build/pipeline.h"
 #include "driver/recording.h"
 
 namespace tenon::driver {
 
 // Forward and backward graphs of a recording whose backward is known.
 struct Joint {
-  capture::Functional functional;
+  build::JointProgram program;
   size_t forward_results = 0;
-  std::vector<capture::InputBinding> forward_inputs;
-  std::vector<autodiff::BackwardInput> backward_inputs;
-  std::shared_ptr<const Executable> forward, backward;
   std::vector<bool> tangent_defined;
   std::vector<bool> gradient_requires_grad;
   std::vector<capture::Geometry> tangents;
@@ -32,8 +26,7 @@ struct Variant {
   std::shared_ptr<Recording> recording;
   std::vector<capture::External> externals;  // A copy, because a backward that is recorded later adds externals to the tape.
   capture::Guards guards;
-  capture::Functional functional;  // The forward alone.
-  std::shared_ptr<const Executable> forward;
+  build::Program forward;  // The forward alone.
   std::unique_ptr<Joint> joint;
   bool autograd_runs = false;  // Autograd over the forward graph gives the program's gradients.
   bool can_rerun = false;      // The forward may run a second time under autograd to compute gradients.
@@ -46,7 +39,7 @@ struct Variant {
   mutable std::atomic<size_t> served_calls{0};
   mutable std::atomic<bool> wants_backward{false};  // An unrecorded backward was requested.
 
-  std::vector<std::shared_ptr<const Executable>> executables() const;
+  std::vector<std::shared_ptr<const build::Executable>> executables() const;
 
   // Whether it may serve a call, given the gradients that may be requested.
   bool may_serve() const;
@@ -58,7 +51,7 @@ struct Variant {
 bool can_run_again(Recording& recording);
 
 // Builds the graphs. On an obstacle returns nullptr and adds to `obstacles`.
-std::shared_ptr<Variant> make_variant(const std::shared_ptr<Recording>& recording, const Options& options, Phases& phases,
+std::shared_ptr<Variant> make_variant(const std::shared_ptr<Recording>& recording, const Options& options, build::Phases& phases,
                                       std::vector<std::string>& obstacles);
 
 detail::GraphResult run_variant(const std::shared_ptr<const Variant>& variant, const detail::Leaves& in);

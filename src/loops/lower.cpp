@@ -302,7 +302,7 @@ class Writer {
 
 }  // namespace
 
-Lowered lower(const ir::Graph& graph, const ir::Group& group, const std::string& name) {
+Lowered lower(const ir::Graph& graph, const ops::Lowerings& lowerings, const ir::Group& group, const std::string& name) {
   Lowered out;
   out.buffers = group.inputs;
   out.buffers.insert(out.buffers.end(), group.outputs.begin(), group.outputs.end());
@@ -310,7 +310,7 @@ Lowered lower(const ir::Graph& graph, const ir::Group& group, const std::string&
     out.kernel.buffers.push_back({graph.values[out.buffers[b]].type.dtype, b >= group.inputs.size()});
   out.kernel.name = name;
   out.kernel.outer.kind = loop::Loop::Kind::parallel;
-  Terms terms(graph, group, out.buffers);
+  Terms terms(graph, lowerings, group, out.buffers);
   Space space = space_of(graph, group, out.buffers, terms.positions());
   out.scalars = terms.scalars();
   Writer(terms, space, out).write(group.inputs.size());

@@ -21,6 +21,6 @@ struct Lowered {
   std::vector<std::pair<int32_t, int32_t>> may_share;
 };
 
-Lowered lower(const ir::Graph& graph, const ir::Group& group, const std::string& name);
+Lowered lower(const ir::Graph& graph, const ops::Lowerings& lowerings, const ir::Group& group, const std::string& name);
 
 }  // namespace tenon::loops

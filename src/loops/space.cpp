@@ -6,16 +6,16 @@ namespace tenon::loops {
 std::vector<int64_t> strides_of(const ir::Graph& graph, const ir::Group& group, ir::ValueId id) {
   const ir::TensorType& type = graph.values[id].type;
   std::vector<int64_t> out(group.sizes.size(), 0);
-  if (std::find(group.dropped.begin(), group.dropped.end(), id) != group.dropped.end() &&
+  if (std::find(group.loops().dropped.begin(), group.loops().dropped.end(), id) != group.loops().dropped.end() &&
       std::find(group.outputs.begin(), group.outputs.end(), id) != group.outputs.end()) {
     size_t next = 0;
     for (size_t d = 0; d < out.size(); ++d)
-      if (!group.reduced[d]) out[d] = type.strides[next++];
+      if (!group.loops().reduced[d]) out[d] = type.strides[next++];
     return out;
   }
-  auto strided =
-      std::find_if(group.strided_operands.begin(), group.strided_operands.end(), [&](const ir::StridedOperand& p) { return p.id == id; });
-  if (strided != group.strided_operands.end()) return strided->strides;
+  auto strided = std::find_if(group.loops().strided_operands.begin(), group.loops().strided_operands.end(),
+                              [&](const ir::StridedOperand& p) { return p.id == id; });
+  if (strided != group.loops().strided_operands.end()) return strided->strides;
   size_t missing = out.size() - type.sizes.size();  // Broadcasting aligns the last dimensions.
   for (size_t d = missing; d < out.size(); ++d)
     if (type.sizes[d - missing] != 1) out[d] = type.strides[d - missing];
@@ -61,7 +61,7 @@ Space space_of(const ir::Graph& graph, const ir::Group& group, const std::vector
     bool alone = std::find(apart.begin(), apart.end(), d) != apart.end();
     Space::LoopDim dim{group.sizes[d], alone ? static_cast<int64_t>(d) : -1, {}};
     for (const auto& along : strides) dim.strides.push_back(along[d]);
-    bool is_reduced = !group.reduced.empty() && group.reduced[d];
+    bool is_reduced = !group.loops().reduced.empty() && group.loops().reduced[d];
     (is_reduced ? space.reduced : space.kept).push_back(std::move(dim));
     space.is_fastest_reduced = is_reduced;
   }
@@ -69,7 +69,7 @@ Space space_of(const ir::Graph& graph, const ir::Group& group, const std::vector
   space.reduced = collapsed(std::move(space.reduced));
   Space::LoopDim one{1, -1, std::vector<int64_t>(buffers.size(), 0)};
   if (space.kept.empty()) space.kept.push_back(one);
-  if (space.reduced.empty() && !group.reduced.empty()) space.reduced.push_back(one);
+  if (space.reduced.empty() && !group.loops().reduced.empty()) space.reduced.push_back(one);
   return space;
 }
 

@@ -14,40 +14,39 @@ using ir::DType;
 using ir::ValueId;
 namespace loop = ir::loop;
 
-Terms::Terms(const ir::Graph& graph, const ir::Group& group, const std::vector<ValueId>& buffers)
-    : graph_(graph), group_(group), buffers_(buffers) {
+Terms::Terms(const ir::Graph& graph, const ops::Lowerings& lowerings, const ir::Group& group, const std::vector<ValueId>& buffers)
+    : graph_(graph), lowerings_(lowerings), group_(group), buffers_(buffers) {
   // Long chains that differ only in their constants share one kernel if the constants are arguments.
   constexpr size_t kMinNodesForConstantArguments = 24;
   constants_are_arguments_ = group.nodes.size() >= kMinNodesForConstantArguments;
-  for (size_t i : group.segment_nodes)
+  for (size_t i : group.loops().segment_nodes)
     for (ValueId id : ops::results_of(graph.nodes[i]))
       if (id != ir::kNoValue) segment_nodes_[id] = i;
   for (size_t i : group.nodes) {
-    if (std::find(group.segment_nodes.begin(), group.segment_nodes.end(), i) != group.segment_nodes.end()) continue;
-    if (auto concat = ops::concatenation_of(graph, graph.nodes[i])) add_concatenation(graph.nodes[i], *concat);
-    else if (auto pooling = ops::pooling_of(graph, graph.nodes[i])) add_pooling(graph.nodes[i], *pooling);
-    else if (auto movement = ops::data_movement_of(graph, graph.nodes[i])) add_data_movement(graph.nodes[i], *movement);
-    else add_node(graph.nodes[i]);
+    if (std::find(group.loops().segment_nodes.begin(), group.loops().segment_nodes.end(), i) != group.loops().segment_nodes.end()) continue;
+    const ir::Node& node = graph.nodes[i];
+    if (const auto* concatenation = std::get_if<ops::Concatenation>(&lowerings[i])) add_concatenation(node, *concatenation);
+    else if (const auto* pooling = std::get_if<ops::Pooling>(&lowerings[i])) add_pooling(node, *pooling);
+    else if (const auto* movement = std::get_if<ops::DataMovement>(&lowerings[i])) add_data_movement(node, *movement);
+    else add_node(node, *std::get<const ops::OpEntry*>(lowerings[i]));
   }
 }
 
-void Terms::add_node(const ir::Node& node) {
-  const ops::OpEntry* entry = ops::lowerable(graph_, node);
-  if (!entry) throw InternalError(node.op + " has no op-table entry that fits it");
+void Terms::add_node(const ir::Node& node, const ops::OpEntry& entry) {
   node_ = &node;
-  type_ = ops::compute_type(graph_, node, *entry);
-  rounds_to_ = entry->typing == ops::Typing::operands ? ops::operand_type(graph_, node, *entry) : type_;
-  const std::vector<int64_t>& sizes = ops::sizes_of(graph_, node, *entry);
-  std::vector<bool> reduced = ops::reduced_dims(graph_, node, *entry);
+  type_ = ops::compute_type(graph_, node, entry);
+  rounds_to_ = entry.typing == ops::Typing::operands ? ops::operand_type(graph_, node, entry) : type_;
+  const std::vector<int64_t>& sizes = ops::sizes_of(graph_, node, entry);
+  std::vector<bool> reduced = ops::reduced_dims(graph_, node, entry);
   count_ = 1;
   for (size_t d = 0; d < sizes.size(); ++d)
     if (reduced.empty() || reduced[d]) count_ *= sizes[d];
   std::vector<ValueId> results = ops::results_of(node);
-  DType made = entry->typing == ops::Typing::operands ? DType::boolean : type_;
+  DType made = entry.typing == ops::Typing::operands ? DType::boolean : type_;
   for (size_t r = 0; r < results.size(); ++r) {
     if (results[r] == ir::kNoValue) continue;
     DType dtype = graph_.values[results[r]].type.dtype;
-    TermId term = made == DType::boolean ? condition(entry->results[r]) : value(entry->results[r]);
+    TermId term = made == DType::boolean ? condition(entry.results[r]) : value(entry.results[r]);
     // Results in bf16 and f16 are rounded where eager rounds.
     known_[{results[r], dtype, segment_}] = cast(term, made, dtype);
   }
@@ -115,7 +114,7 @@ TermId Terms::element(ValueId id, DType type) {
   if (!known_.count({id, dtype, segment_})) {
     if (auto node = segment_nodes_.find(id); node != segment_nodes_.end()) {
       auto outer = std::tuple{node_, type_, rounds_to_, count_};
-      add_node(graph_.nodes[node->second]);
+      add_node(graph_.nodes[node->second], *std::get<const ops::OpEntry*>(lowerings_[node->second]));
       std::tie(node_, type_, rounds_to_, count_) = outer;
     } else {
       AddressingMode addressing;

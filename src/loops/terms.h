@@ -7,9 +7,7 @@
 
 #include "ir/graph/group.h"
 #include "ir/loop/loop.h"
-#include "ops/concat_pool.h"
-#include "ops/data_movement.h"
-#include "ops/lowerable.h"
+#include "ops/lowering.h"
 
 namespace tenon::loops {
 
@@ -52,7 +50,7 @@ struct SegmentRange {
 class Terms {
  public:
   // The group's inputs come first in `buffers`.
-  Terms(const ir::Graph& graph, const ir::Group& group, const std::vector<ir::ValueId>& buffers);
+  Terms(const ir::Graph& graph, const ops::Lowerings& lowerings, const ir::Group& group, const std::vector<ir::ValueId>& buffers);
 
   const std::vector<Term>& all() const { return terms_; }  // Operands precede their users.
   const std::vector<KernelScalar>& scalars() const { return scalars_; }
@@ -64,7 +62,7 @@ class Terms {
   static constexpr int32_t kNoSegment = -1;
   static constexpr TermId kNoTerm = -1;
 
-  void add_node(const ir::Node& node);
+  void add_node(const ir::Node& node, const ops::OpEntry& entry);
   void add_concatenation(const ir::Node& node, const ops::Concatenation& concat);
   void add_pooling(const ir::Node& node, const ops::Pooling& pooling);
   void add_data_movement(const ir::Node& node, const ops::DataMovement& movement);
@@ -111,6 +109,7 @@ class Terms {
   bool is_one(const ops::Expression& e) const;
 
   const ir::Graph& graph_;
+  const ops::Lowerings& lowerings_;
   const ir::Group& group_;
   const std::vector<ir::ValueId>& buffers_;
   std::vector<Term> terms_;

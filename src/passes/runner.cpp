@@ -24,13 +24,17 @@ namespace {
 
 struct Pass {
   const char* name;
-  size_t (*run)(ir::Graph&);
+  size_t (*run)(ir::Graph&);  // Null for a pass that needs more than the graph.
 };
 
 constexpr Pass kPasses[] = {
-#define TENON_PASS(name, what) {#name, name},
+#define TENON_RUN_graph(name) name
+#define TENON_RUN_native(name) nullptr
+#define TENON_PASS(name, runner, what) {#name, TENON_RUN_##runner(name)},
 #include "passes/passes.def"
 #undef TENON_PASS
+#undef TENON_RUN_native
+#undef TENON_RUN_graph
 };
 
 const Pass& find(const std::string& name) {
@@ -46,7 +50,7 @@ std::set<std::string> read_skipped() {
   std::set<std::string> names;
   const char* text = flag_text(Flag::skip_pass);
   std::istringstream in(text ? text : "");
-  for (std::string name; std::getline(in, name, ',');) names.insert(name == "fuse" || name == "arena" ? name : find(name).name);
+  for (std::string name; std::getline(in, name, ',');) names.insert(find(name).name);
   return names;
 }
 
@@ -92,13 +96,15 @@ bool is_skipped(const std::string& name) {
 std::vector<PassRun> run_all(ir::Graph& graph) {
   std::vector<PassRun> runs;
   for (const Pass& pass : kPasses)
-    if (!is_skipped(pass.name)) runs.push_back(run(pass, graph));
+    if (pass.run && !is_skipped(pass.name)) runs.push_back(run(pass, graph));
   verify("a pass (TENON_CHECK_TEXT=1 shows which one)", graph);
   return runs;
 }
 
 PassRun run_pass(const std::string& name, ir::Graph& graph) {
-  PassRun done = run(find(name), graph);
+  const Pass& pass = find(name);
+  if (!pass.run) throw UserError(ErrorCode::pass, "the pass '" + name + "' makes kernels, not a graph; tenon-opt --kernels runs it");
+  PassRun done = run(pass, graph);
   verify("the pass " + name, graph);
   return done;
 }

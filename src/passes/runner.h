@@ -4,8 +4,7 @@
 // inputs, the count, types and bits of the outputs and write-backs, and which of them share memory. It
 // returns the number of changes; zero means that the graph is unchanged.
 //
-// TENON_SKIP_PASS=name,name skips passes, and also `fuse` (every kernel is one op) and `arena` (every
-// value is allocated separately). TENON_DEBUG=3 prints the graph after each pass that changed it. The
+// TENON_SKIP_PASS=name,name skips passes. TENON_DEBUG=3 prints the graph after each pass that changed it. The
 // result is verified; with TENON_CHECK_TEXT=1 also after each pass that changed it.
 #pragma once
 
@@ -22,7 +21,7 @@ struct PassRun {
   double seconds = 0;
 };
 
-// Runs all passes that are not skipped, and returns one entry per pass.
+// Runs all passes over the graph that are not skipped, and returns one entry per pass.
 std::vector<PassRun> run_all(ir::Graph& graph);
 
 // Returns the level of TENON_DEBUG, or 0 if it is not set.
@@ -31,7 +30,7 @@ int debug_level();
 // Returns whether TENON_SKIP_PASS names the pass.
 bool is_skipped(const std::string& name);
 
-// Runs one pass by its name, even if it is skipped. Throws UserError(pass) for a name that is not in passes.def.
+// Runs one pass by its name, even if it is skipped. Throws UserError(pass) if passes.def has no such pass over a graph.
 PassRun run_pass(const std::string& name, ir::Graph& graph);
 
 }  // namespace tenon::passes

@@ -42,15 +42,15 @@ class ScratchBuffer {
 
 }  // namespace
 
-std::unique_ptr<const FlatPlan> FlatPlan::make(const ir::Graph& graph, const std::vector<KernelStep>& kernels,
+std::unique_ptr<const FlatPlan> FlatPlan::make(const ir::Graph& graph, const std::vector<FusedOp>& fused_ops,
                                                c10::DispatchKeySet keys_off) {
-  if (!graph.write_backs.empty() || kernels.empty()) return nullptr;
+  if (!graph.write_backs.empty() || fused_ops.empty()) return nullptr;
   std::unique_ptr<FlatPlan> plan(new FlatPlan(graph, keys_off));
   if (!plan->assign_locations()) return nullptr;
   for (const ir::Node& node : graph.nodes) {
     if (ir::is_view(graph, node)) {
       if (!plan->locate_view(node)) return nullptr;
-    } else if (!ir::is_fused(node) || !plan->add(node, kernels[ir::group_of(node)])) {
+    } else if (!ir::is_fused(node) || !plan->add(node, fused_ops[ir::group_of(node)])) {
       return nullptr;
     }
   }
@@ -92,16 +92,17 @@ bool FlatPlan::locate_view(const ir::Node& node) {
   return fits;
 }
 
-bool FlatPlan::add(const ir::Node& node, const KernelStep& kernel) {
-  if (!node.writes.empty() || kernel.call || !kernel.ranges.empty()) return false;
-  FlatStep step{.kernel = &kernel};
+bool FlatPlan::add(const ir::Node& node, const FusedOp& op) {
+  const KernelCall* kernel = op.kernel();
+  if (!node.writes.empty() || std::holds_alternative<RewriteCall>(op.call) || (kernel && !kernel->ranges.empty())) return false;
+  FlatStep step{.op = &op, .computation = kernel};
   for (size_t k = 1; k < node.args.size(); ++k) step.values.push_back(std::get<ValueId>(node.args[k]));
   step.inputs = step.values.size();
   for (const ir::Result& result : node.results) step.values.push_back(result.ids[0]);
   for (ValueId id : step.values) step.locations.push_back(locations_[id]);
   if (std::any_of(step.locations.begin(), step.locations.end(), [](const Location& location) { return location.buffer < 0; })) return false;
-  if (kernel.product && !add_product(step)) return false;
-  if (kernel.convolution && !add_convolution(step)) return false;
+  if (op.product() && !add_product(step)) return false;
+  if (const auto* call = std::get_if<ConvolutionCall>(&op.call); call && !add_convolution(step, *call->convolution)) return false;
   steps_.push_back(std::move(step));
   return true;
 }
@@ -118,24 +119,22 @@ int64_t FlatPlan::whole_input_of(ValueId id) const {
 
 bool FlatPlan::add_product(FlatStep& step) const {
   const ir::TensorType &left = graph_.values[step.values[0]].type, &right = graph_.values[step.values[1]].type;
-  step.kind = FlatStep::Kind::product;
-  step.product = {left.sizes[0], right.sizes[1], left.sizes[1], left.strides[0], right.strides[0] == 1 && right.sizes[1] > 1};
-  const Gemv& p = step.product;
-  if (!has_gemv() || left.dtype != ir::DType::f32 || p.m > kMaxRows || p.m * p.n * p.k > kMaxMultiplyAdds) return false;
+  FlatProduct out{.gemv = {left.sizes[0], right.sizes[1], left.sizes[1], left.strides[0], right.strides[0] == 1 && right.sizes[1] > 1}};
+  const Gemv& g = out.gemv;
+  if (!has_gemv() || left.dtype != ir::DType::f32 || g.m > kMaxRows || g.m * g.n * g.k > kMaxMultiplyAdds) return false;
   int64_t input = whole_input_of(step.values[1]);
-  if (p.transposed && input >= 0) {
-    step.weights = {static_cast<size_t>(input)};
-    step.packs = std::make_unique<PackUse>();
-  }
+  if (g.transposed && input >= 0) out.weight.emplace().indices = {static_cast<size_t>(input)};
+  step.computation = std::move(out);
   return true;
 }
 
-bool FlatPlan::add_convolution(FlatStep& step) {
-  const ir::Convolution& what = step.kernel->convolution->what();
+bool FlatPlan::add_convolution(FlatStep& step, const ConvolutionStep& call) {
+  const ir::Convolution& what = call.what();
   const ir::TensorType &image = graph_.values[step.values[0]].type, &weight = graph_.values[step.values[1]].type,
                        &result = graph_.values[step.values.back()].type;
-  step.kind = FlatStep::Kind::convolution;
-  SmallConv& c = step.convolution;
+  FlatConvolution out{.call = &call};
+  out.weights.is_required = true;
+  SmallConv& c = out.convolution;
   c = {image.sizes[0],  image.sizes[1],  image.sizes[2],  image.sizes[3], result.sizes[1],
        result.sizes[2], result.sizes[3], weight.sizes[2], weight.sizes[3]};
   for (size_t d = 0; d < 2; ++d) {
@@ -148,81 +147,91 @@ bool FlatPlan::add_convolution(FlatStep& step) {
       c.multiply_adds() > kMaxConvolutionMultiplyAdds || !has_channels_last(result))
     return false;
   if (what.has_other && !has_channels_last(graph_.values[step.values[step.inputs - 1]].type)) return false;
-  for (size_t i = 0; i < step.kernel->convolution->weights(); ++i) {
+  for (size_t i = 0; i < call.weights(); ++i) {
     int64_t input = whole_input_of(step.values[1 + i]);
     if (input < 0 || graph_.values[step.values[1 + i]].alias_of != kNoValue) return false;
-    step.weights.push_back(static_cast<size_t>(input));
+    out.weights.indices.push_back(static_cast<size_t>(input));
   }
-  step.packs = std::make_unique<PackUse>();
-  if (has_channels_last(image)) return true;
-  step.image_offset = bytes_;
-  bytes_ += (c.images * c.channels * c.height * c.width * int64_t{sizeof(float)} + kAlignment - 1) / kAlignment * kAlignment;
+  if (!has_channels_last(image)) {
+    out.image_offset = bytes_;
+    bytes_ += (c.images * c.channels * c.height * c.width * int64_t{sizeof(float)} + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  step.computation = std::move(out);
   return bytes_ <= kMaxScratchBytes;
 }
 
-// The packed weights of a step. For a convolution whose pack cannot be kept, they are packed for this run.
-std::shared_ptr<const Pack> FlatPlan::pack(const FlatStep& step, InputBuffers inputs, c10::ArrayRef<double> scalars) const {
-  const ConvolutionStep* convolution = step.kernel->convolution.get();
-  double epsilon = convolution ? convolution->epsilon(scalars) : 0;
+// The packed form of inputs: `make` computes it from these tensors if they have changed. Null if it cannot be kept and is not required.
+template <class F>
+std::shared_ptr<const Pack> FlatPlan::pack(const PackedInputs& what, InputBuffers inputs, c10::ArrayRef<int64_t> detail, F&& make) const {
   c10::SmallVector<Weight, 6> weights;
-  for (size_t i : step.weights) {
+  for (size_t i : what.indices) {
     const ir::TensorType& type = graph_.values[graph_.inputs[i].value].type;
     weights.push_back(
         {inputs[i].owner, inputs[i].data, static_cast<size_t>((ir::extent_of(type) - type.offset) * ir::dtype_size(type.dtype))});
   }
-  int64_t detail[] = {std::bit_cast<int64_t>(epsilon), step.product.n,        step.product.k,
-                      step.convolution.channels,       step.convolution.rows, step.convolution.columns};
-  if (auto known = step.packs->known(weights, detail)) return known;
+  if (auto known = what.packs->known(weights, detail)) return known;
   c10::impl::ExcludeDispatchKeyGuard below(keys_off_);
-  auto make = [&] {
-    Packed out;
+  auto make_packed = [&] {
     std::vector<at::Tensor> now;
-    for (size_t i : step.weights) {
+    for (size_t i : what.indices) {
       ir::TensorType type = graph_.values[graph_.inputs[i].value].type;
       type.offset = 0;
       now.push_back(bridge::tensor_at(const_cast<void*>(inputs[i].data), type));
     }
-    if (convolution) {
-      auto [weight, bias] = convolution->fold(now, epsilon);
-      at::Tensor padded = at::zeros({step.convolution.padded_outputs(), weight.size(1), weight.size(2), weight.size(3)});
-      padded.narrow(0, 0, weight.size(0)).copy_(weight);
-      out.tensor = padded.permute({2, 3, 1, 0}).contiguous();
-      out.bias = at::zeros({step.convolution.padded_outputs()});
-      if (bias.defined()) out.bias.narrow(0, 0, bias.size(0)).copy_(bias);
-    } else {
-      const ir::TensorType& right = graph_.values[step.values[1]].type;
-      out.tensor = now[0].as_strided(right.sizes, right.strides).clone(at::MemoryFormat::Contiguous);
-    }
+    Packed out = make(now);
     out.bytes = out.tensor.nbytes();
     return out;
   };
-  auto kept = step.packs->get(weights, Form::own, detail, make);
-  if (kept || !convolution) return kept;
-  auto now = std::make_shared<Pack>();
-  now->packed = make();
-  return now;
+  auto kept = what.packs->get(weights, Form::own, detail, make_packed);
+  if (kept || !what.is_required) return kept;
+  auto once = std::make_shared<Pack>();
+  once->packed = make_packed();
+  return once;
 }
 
-void FlatPlan::run_product(const FlatStep& step, void* const* memory, const Pack* pack) const {
-  Gemv product = step.product;
+void FlatPlan::run_as(const KernelCall* kernel, const FlatStep&, c10::ArrayRef<void*> memory, const FlatRun& run) const {
+  runtime::run(*kernel, memory, run.scalars);
+}
+
+void FlatPlan::run_as(const FlatProduct& product, const FlatStep& step, c10::ArrayRef<void*> memory, const FlatRun& run) const {
+  Gemv gemv = product.gemv;
   auto at = [&](size_t i) { return static_cast<float*>(memory[i]); };
   const float* right = at(1);
-  if (pack) {
-    product.transposed = false;
-    right = pack->packed.tensor.const_data_ptr<float>();
+  std::shared_ptr<const Pack> packed;
+  if (product.weight) {
+    int64_t detail[] = {gemv.n, gemv.k};
+    packed = pack(*product.weight, run.inputs, detail, [&](c10::ArrayRef<at::Tensor> weights) {
+      const ir::TensorType& type = graph_.values[step.values[1]].type;
+      return Packed{.tensor = weights[0].as_strided(type.sizes, type.strides).clone(at::MemoryFormat::Contiguous)};
+    });
+  }
+  if (packed) {
+    gemv.transposed = false;
+    right = packed->packed.tensor.const_data_ptr<float>();
   }
   bool has_bias = step.inputs == 3;
-  run_gemv(product, at(0), right, has_bias ? at(2) : nullptr, at(step.inputs), 0, product.n);
+  run_gemv(gemv, at(0), right, has_bias ? at(2) : nullptr, at(step.inputs), 0, gemv.n);
 }
 
-void FlatPlan::run_convolution(const FlatStep& step, void* const* memory, const Pack& pack, char* block) const {
+void FlatPlan::run_as(const FlatConvolution& convolution, const FlatStep& step, c10::ArrayRef<void*> memory, const FlatRun& run) const {
   alignas(kAlignment) static const float zeros[kMaxChannels] = {};
-  const SmallConv& c = step.convolution;
+  const SmallConv& c = convolution.convolution;
+  double epsilon = convolution.call->epsilon(run.scalars);
+  int64_t detail[] = {std::bit_cast<int64_t>(epsilon), c.channels, c.rows, c.columns};
+  auto make = [&](c10::ArrayRef<at::Tensor> weights) {
+    auto [weight, bias] = convolution.call->fold(weights, epsilon);
+    at::Tensor padded = at::zeros({c.padded_outputs(), weight.size(1), weight.size(2), weight.size(3)});
+    padded.narrow(0, 0, weight.size(0)).copy_(weight);
+    Packed out{.tensor = padded.permute({2, 3, 1, 0}).contiguous(), .bias = at::zeros({c.padded_outputs()})};
+    if (bias.defined()) out.bias.narrow(0, 0, bias.size(0)).copy_(bias);
+    return out;
+  };
+  auto packed = pack(convolution.weights, run.inputs, detail, make);
   auto at = [&](size_t i) { return static_cast<float*>(memory[i]); };
   const float* image = at(0);
-  if (step.image_offset >= 0) {
+  if (convolution.image_offset >= 0) {
     const std::vector<int64_t>& strides = graph_.values[step.values[0]].type.strides;
-    auto* channels_last = reinterpret_cast<float*>(block + step.image_offset);
+    auto* channels_last = reinterpret_cast<float*>(run.scratch + convolution.image_offset);
     image = channels_last;
     for (int64_t n = 0; n < c.images; ++n)
       for (int64_t y = 0; y < c.height; ++y)
@@ -230,12 +239,12 @@ void FlatPlan::run_convolution(const FlatStep& step, void* const* memory, const 
           for (int64_t k = 0; k < c.channels; ++k)
             *channels_last++ = at(0)[n * strides[0] + k * strides[1] + y * strides[2] + x * strides[3]];
   }
-  const float* other = step.kernel->convolution->what().has_other ? at(step.inputs - 1) : nullptr;
-  run_small_conv(c, image, pack.packed.tensor.const_data_ptr<float>(), pack.packed.bias.const_data_ptr<float>(), other, zeros,
+  const float* other = convolution.call->what().has_other ? at(step.inputs - 1) : nullptr;
+  run_small_conv(c, image, packed->packed.tensor.const_data_ptr<float>(), packed->packed.bias.const_data_ptr<float>(), other, zeros,
                  at(step.inputs));
 }
 
-void FlatPlan::check(const FlatStep& step, void* const* memory, c10::ArrayRef<double> scalars) const {
+void FlatPlan::check(const FlatStep& step, c10::ArrayRef<void*> memory, c10::ArrayRef<double> scalars) const {
   std::vector<at::Tensor> tensors;
   for (size_t i = 0; i < step.values.size(); ++i) {
     ir::TensorType type = graph_.values[step.values[i]].type;
@@ -243,7 +252,7 @@ void FlatPlan::check(const FlatStep& step, void* const* memory, c10::ArrayRef<do
     tensors.push_back(bridge::tensor_at(memory[i], type));
   }
   c10::ArrayRef<at::Tensor> all = tensors;
-  step.kernel->check(all.slice(0, step.inputs), all.slice(step.inputs), scalars);
+  step.op->check(all.slice(0, step.inputs), all.slice(step.inputs), scalars);
 }
 
 FlatPlan::ResultTensors FlatPlan::make_results(bool keeps) const {
@@ -268,23 +277,12 @@ FlatPlan::ResultTensors FlatPlan::run(InputBuffers inputs, c10::ArrayRef<double>
   ScratchBuffer block(spare_block_, bytes_);
   buffers.push_back(block.begin());
   c10::SmallVector<void*, 12> memory;
+  FlatRun run{inputs, scalars, block.begin()};
   for (const FlatStep& step : steps_) {
     memory.clear();
     for (const Location& location : step.locations) memory.push_back(buffers[static_cast<size_t>(location.buffer)] + location.offset);
-    std::shared_ptr<const Pack> pack;
-    if (step.packs) pack = this->pack(step, inputs, scalars);
-    switch (step.kind) {
-      case FlatStep::Kind::kernel:
-        runtime::run(*step.kernel, memory, scalars);
-        break;
-      case FlatStep::Kind::product:
-        run_product(step, memory.data(), pack.get());
-        break;
-      case FlatStep::Kind::convolution:
-        run_convolution(step, memory.data(), *pack, block.begin());
-        break;
-    }
-    if (step.kernel->check) check(step, memory.data(), scalars);
+    std::visit([&](const auto& computation) { run_as(computation, step, memory, run); }, step.computation);
+    if (step.op->check) check(step, memory, scalars);
   }
   return results;
 }

@@ -8,11 +8,13 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <variant>
 #include <vector>
 
 #include "ir/graph/graph.h"
+#include "runtime/fused_op.h"
 #include "runtime/gemv.h"
-#include "runtime/kernel_step.h"
 #include "runtime/small_conv.h"
 
 namespace tenon::runtime {
@@ -20,8 +22,8 @@ namespace tenon::runtime {
 class FlatPlan {
  public:
   // Returns null unless the graph consists of kernels, views, small products and small convolutions, and needs little scratch
-  // memory. Graph and kernels must outlive the plan; `keys_off` is the same as in the interpreter.
-  static std::unique_ptr<const FlatPlan> make(const ir::Graph& graph, const std::vector<KernelStep>& kernels, c10::DispatchKeySet keys_off);
+  // memory. Graph and fused ops must outlive the plan; `keys_off` is the same as in the interpreter.
+  static std::unique_ptr<const FlatPlan> make(const ir::Graph& graph, const std::vector<FusedOp>& fused_ops, c10::DispatchKeySet keys_off);
   ~FlatPlan();
 
   struct InputBuffer {
@@ -40,31 +42,51 @@ class FlatPlan {
     int32_t buffer = -1;
     int64_t offset = 0;
   };
-  struct FlatStep {
-    enum class Kind : uint8_t { kernel, product, convolution } kind = Kind::kernel;
-    const KernelStep* kernel = nullptr;
-    Gemv product;  // The locations are left, right, the optional bias, and the result.
+  // Inputs of the graph that a step packs once for all runs.
+  struct PackedInputs {
+    std::vector<size_t> indices;
+    bool is_required = false;  // The step cannot use the inputs as they are; they are packed in every run if a pack cannot be kept.
+    std::unique_ptr<PackUse> packs = std::make_unique<PackUse>();
+  };
+  // The locations are left, right, the optional bias, and the result.
+  struct FlatProduct {
+    Gemv gemv;
+    std::optional<PackedInputs> weight;  // Nullopt if the right operand is used as it is.
+  };
+  struct FlatConvolution {
+    const ConvolutionStep* call = nullptr;
     SmallConv convolution;
-    int64_t image_offset = -1;        // Scratch offset of a channels-last copy of the image; -1 if the image is channels-last.
-    std::vector<size_t> weights;      // Indices of the graph's inputs that are packed.
-    std::unique_ptr<PackUse> packs;   // Null if nothing is packed.
+    PackedInputs weights;
+    int64_t image_offset = -1;  // Scratch offset of a channels-last copy of the image; -1 if the image is channels-last.
+  };
+  struct FlatStep {
+    const FusedOp* op = nullptr;
     std::vector<Location> locations;  // One per value.
     std::vector<ir::ValueId> values;  // Operands, then results.
     size_t inputs = 0;                // Number of operands.
+    std::variant<const KernelCall*, FlatProduct, FlatConvolution> computation;
+  };
+  // The arguments of a run that its steps need.
+  struct FlatRun {
+    InputBuffers inputs;
+    c10::ArrayRef<double> scalars;
+    char* scratch;
   };
 
   FlatPlan(const ir::Graph& graph, c10::DispatchKeySet keys_off) : graph_(graph), keys_off_(keys_off), locations_(graph.values.size()) {}
   bool assign_locations();
   bool locate_view(const ir::Node& node);
-  bool add(const ir::Node& node, const KernelStep& kernel);
+  bool add(const ir::Node& node, const FusedOp& op);
   bool add_product(FlatStep& step) const;
-  bool add_convolution(FlatStep& step);
+  bool add_convolution(FlatStep& step, const ConvolutionStep& call);
   int64_t whole_input_of(ir::ValueId id) const;
-  std::shared_ptr<const Pack> pack(const FlatStep& step, InputBuffers inputs, c10::ArrayRef<double> scalars) const;
+  template <class F>
+  std::shared_ptr<const Pack> pack(const PackedInputs& what, InputBuffers inputs, c10::ArrayRef<int64_t> detail, F&& make) const;
   ResultTensors make_results(bool keeps) const;
-  void run_product(const FlatStep& step, void* const* memory, const Pack* pack) const;
-  void run_convolution(const FlatStep& step, void* const* memory, const Pack& pack, char* block) const;
-  void check(const FlatStep& step, void* const* memory, c10::ArrayRef<double> scalars) const;
+  void run_as(const KernelCall* kernel, const FlatStep& step, c10::ArrayRef<void*> memory, const FlatRun& run) const;
+  void run_as(const FlatProduct& product, const FlatStep& step, c10::ArrayRef<void*> memory, const FlatRun& run) const;
+  void run_as(const FlatConvolution& convolution, const FlatStep& step, c10::ArrayRef<void*> memory, const FlatRun& run) const;
+  void check(const FlatStep& step, c10::ArrayRef<void*> memory, c10::ArrayRef<double> scalars) const;
 
   const ir::Graph& graph_;
   c10::DispatchKeySet keys_off_;

@@ -2,31 +2,48 @@
 
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
+
 #include "bridge/access.h"
 #include "bridge/convert.h"
 
 namespace tenon::runtime {
 
-RunFrame::RunFrame(const ir::Graph& graph, const ir::Arena& arena)
-    : graph_(graph),
-      arena_(arena),
+FrameLayout::FrameLayout(const ir::Graph& of, ir::Arena plan, bool keeps)
+    : graph(of), arena(std::move(plan)), keeps_memory(keeps), is_output(of.values.size(), false) {
+  if (arena.locations.empty()) arena.locations.assign(graph.values.size(), {ir::Arena::kOwn, 0});
+  for (size_t id = 0; id < graph.values.size(); ++id)
+    arena.locations[id].begin += graph.values[id].type.offset * ir::dtype_size(graph.values[id].type.dtype);
+  for (ir::ValueId id : graph.outputs)
+    if (id != ir::kNoValue) is_output[id] = true;
+}
+
+RunFrame::RunFrame(const FrameLayout& layout)
+    : layout_(layout),
+      graph_(layout.graph),
       is_inference_(c10::InferenceMode::is_enabled()),
-      tensors_(graph.values.size()),
-      memory_(graph.values.size()),
-      cached_(graph.values.size()) {}
+      tensors_(graph_.values.size()),
+      memory_(graph_.values.size()),
+      cached_(graph_.values.size()) {}
 
 bool RunFrame::fits() const { return is_inference_ == c10::InferenceMode::is_enabled(); }
 
 void RunFrame::clear() {
   for (at::Tensor& tensor : tensors_) tensor.reset();
-  hosts.clear();
+  hosts_.clear();
   stack.clear();
+  if (!layout_.keeps_memory) block_.reset();
+}
+
+void RunFrame::begin() {
+  if (!block_) block_.emplace(static_cast<size_t>(layout_.arena.bytes));
+  for (ir::ValueId id : layout_.arena.hosts) hosts_.push_back(allocate(id));
 }
 
 void* RunFrame::bind_arena(ir::ValueId id) {
-  ir::Arena::Location location = arena_.locations[id];
-  char* begin = location.host == ir::Arena::kBlock ? block->begin()
-                                                   : static_cast<char*>(hosts[static_cast<size_t>(location.host)].mutable_data_ptr());
+  ir::Arena::Location location = layout_.arena.locations[id];
+  char* begin = location.host == ir::Arena::kBlock ? block_->begin()
+                                                   : static_cast<char*>(hosts_[static_cast<size_t>(location.host)].mutable_data_ptr());
   return memory_[id] = begin + location.begin;
 }
 
@@ -54,8 +71,20 @@ const at::Tensor& RunFrame::tensor_over_memory(ir::ValueId id) {
   return tensor;
 }
 
-const at::Tensor& RunFrame::result(ir::ValueId id) {
+at::Tensor RunFrame::output(ir::ValueId id) {
+  if (is_in_arena(id)) {
+    bind_arena(id);
+    return tensor(id);
+  }
+  const std::vector<ir::ValueId>& hosts = layout_.arena.hosts;
+  auto host = std::find(hosts.begin(), hosts.end(), id);
+  return host == hosts.end() ? allocate(id) : hosts_[static_cast<size_t>(host - hosts.begin())];
+}
+
+// A result of an earlier run is used again if nobody holds it any more.
+at::Tensor RunFrame::allocate(ir::ValueId id) {
   const ir::TensorType& type = graph_.values[id].type;
+  if (!layout_.keeps_memory || !layout_.is_output[id]) return bridge::empty_of(type);
   if (!cached_[id].defined() || !is_free(cached_[id], type)) cached_[id] = bridge::empty_of(type);
   return cached_[id];
 }

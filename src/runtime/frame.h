@@ -14,10 +14,20 @@
 
 namespace tenon::runtime {
 
+// What all runs of a graph have in common.
+struct FrameLayout {
+  // `keeps_memory`: the arena's block, and results that nobody holds any more, are reused in the next run.
+  FrameLayout(const ir::Graph& graph, ir::Arena arena, bool keeps_memory);
+
+  const ir::Graph& graph;
+  ir::Arena arena;  // The locations are those of first elements.
+  bool keeps_memory;
+  std::vector<bool> is_output;  // One per value.
+};
+
 class RunFrame {
  public:
-  // The arena's offsets are those of first elements.
-  RunFrame(const ir::Graph& graph, const ir::Arena& arena);
+  explicit RunFrame(const FrameLayout& layout);
 
   // Sets a value to a tensor.
   void put(ir::ValueId id, at::Tensor tensor) { tensors_[id] = std::move(tensor); }
@@ -26,8 +36,9 @@ class RunFrame {
   // Sets a value to a view of its base, without a reference to it. Returns false, without effect, if a library call gave the base
   // other strides than its type has.
   bool put_view(ir::ValueId id);
-  // The tensor for a result: that of an earlier run if nobody holds it any more, otherwise a new one.
-  const at::Tensor& result(ir::ValueId id);
+  // The buffer for a value that is computed now: its part of the arena, or a tensor of its own.
+  at::Tensor output(ir::ValueId id);
+  bool is_in_arena(ir::ValueId id) const { return layout_.arena.locations[id].host != ir::Arena::kOwn; }
 
   const void* data(ir::ValueId id) const { return tensors_[id].defined() ? tensors_[id].const_data_ptr() : memory_[id]; }
   const at::Tensor& tensor(ir::ValueId id) { return tensors_[id].defined() ? tensors_[id] : tensor_over_memory(id); }
@@ -35,19 +46,21 @@ class RunFrame {
   void drop(ir::ValueId id) { tensors_[id].reset(); }
 
   bool fits() const;  // Whether it was made in this thread's inference mode.
+  void begin();       // Allocates the arena.
   void clear();       // Drops all tensors of the last run.
 
   c10::ArrayRef<double> scalars;
   torch::jit::Stack stack;  // Arguments of the current op.
-  std::optional<BlockLease> block;
-  std::vector<at::Tensor> hosts;  // Results whose buffers hold intermediate values before the results are written.
 
  private:
   const at::Tensor& tensor_over_memory(ir::ValueId id);
+  at::Tensor allocate(ir::ValueId id);
 
+  const FrameLayout& layout_;
   const ir::Graph& graph_;
-  const ir::Arena& arena_;
   bool is_inference_;
+  std::optional<BlockLease> block_;
+  std::vector<at::Tensor> hosts_;    // Results whose buffers hold intermediate values before the results are written.
   std::vector<at::Tensor> tensors_;  // Tensors of this run.
   std::vector<char*> memory_;        // Addresses of the first elements of values without a tensor.
   std::vector<at::Tensor> cached_;   // Tensors over such addresses, and results, kept between runs.

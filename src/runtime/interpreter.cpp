@@ -10,69 +10,25 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "ir/graph/group.h"
-#include "runtime/lease.h"
+#include "ir/graph/node.h"
 
 namespace tenon::runtime {
 
 using ir::kNoValue;
 using ir::ValueId;
 
-Interpreter::Interpreter(ir::Graph graph, ir::Reuse reuse, std::vector<c10::IValue> resources, c10::DispatchKeySet keys_off,
-                         std::vector<KernelStep> kernels, ir::Arena arena, bool keeps_memory)
-    : graph_(std::move(graph)),
-      resources_(std::move(resources)),
-      keys_off_(keys_off),
-      kernels_(std::move(kernels)),
-      arena_(std::move(arena)),
-      keeps_memory_(keeps_memory) {
-  if (arena_.locations.empty()) arena_.locations.assign(graph_.values.size(), {ir::Arena::kOwn, 0});
-  for (size_t id = 0; id < graph_.values.size(); ++id)
-    arena_.locations[id].begin += graph_.values[id].type.offset * ir::dtype_size(graph_.values[id].type.dtype);
-  build(std::move(reuse));
-  flat_ = FlatPlan::make(graph_, kernels_, keys_off_);
+Interpreter::Interpreter(ir::Graph graph, ir::Reuse reuse, const std::vector<c10::IValue>& resources, c10::DispatchKeySet keys_off,
+                         std::vector<FusedOp> fused_ops, ir::Arena arena, bool keeps_memory)
+    : graph_(std::move(graph)), layout_(graph_, std::move(arena), keeps_memory), keys_off_(keys_off), fused_ops_(std::move(fused_ops)) {
+  build(std::move(reuse), resources);
+  flat_ = FlatPlan::make(graph_, fused_ops_, keys_off_);
 }
 
 Interpreter::~Interpreter() { delete spare_frame_.load(); }
 
-Interpreter::NodeStep Interpreter::call_step(const ir::Node& node) const {
-  ValueId first = node.results.empty() || node.results[0].is_list ? kNoValue : node.results[0].ids[0];
-  bool is_host = std::count(arena_.hosts.begin(), arena_.hosts.end(), first) > 0;
-  bool has_buffer = first != kNoValue && (is_host || arena_.locations[first].host != ir::Arena::kOwn);
-  NodeStep step{bridge::find_op(has_buffer ? node.op + ".out" : node.op)};
-  if (has_buffer) step.out = first;
-  const auto& parameters = step.op->schema().arguments();
-  if (parameters.size() != node.args.size() + has_buffer)
-    throw UserError(ErrorCode::verify, node.op + " takes " + std::to_string(parameters.size()) + " arguments, the graph gives " +
-                                           std::to_string(node.args.size()));
-  for (size_t k = 0; k < node.args.size(); ++k) {
-    StepArgument argument;
-    if (const auto* id = std::get_if<ValueId>(&node.args[k])) {
-      argument.kind = StepArgument::Kind::tensor;
-      argument.operands.push_back({*id});
-    } else if (const auto* list = std::get_if<ir::ValueList>(&node.args[k])) {
-      bool optional = parameters[k].type()->str().find('?') != std::string::npos;
-      argument.kind = optional ? StepArgument::Kind::optional_tensors : StepArgument::Kind::tensors;
-      for (ValueId id : list->ids) argument.operands.push_back({id});
-    } else if (int32_t scalar = ir::scalar_in(node.args[k]); scalar != ir::kNoScalar) {
-      const auto* tensor = std::get_if<ir::ScalarTensor>(&std::get<ir::Attribute>(node.args[k]));
-      argument.kind = tensor ? StepArgument::Kind::scalar_tensor : StepArgument::Kind::scalar;
-      argument.scalar = scalar;
-      if (tensor) argument.scalar_tensor = *tensor;
-    } else {
-      argument.constant = bridge::from_attribute(std::get<ir::Attribute>(node.args[k]), *parameters[k].type(), resources_);
-    }
-    step.args.push_back(std::move(argument));
-  }
-  step.scatter = node.op == "aten::as_strided_scatter";
-  step.calls_cpu_directly = step.op->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
-  return step;
-}
-
-Interpreter::NodeStep Interpreter::kernel_step(const ir::Node& node) const {
-  NodeStep step{std::nullopt, &kernels_[ir::group_of(node)]};
-  for (size_t k = 1; k < node.args.size(); ++k) step.reads.push_back(std::get<ValueId>(node.args[k]));
-  for (const ir::Result& result : node.results) step.makes.push_back(result.ids[0]);
-  return step;
+const FusedOp* Interpreter::fused_op(size_t node) const {
+  const auto* step = std::get_if<FusedStep>(&steps_[node].computation);
+  return step ? &step->op() : nullptr;
 }
 
 // Nodes whose results are views that do not escape the run and are not written through; types alone describe such views.
@@ -115,291 +71,77 @@ std::vector<std::vector<ValueId>> Interpreter::find_drops(const ir::Reuse& reuse
     ir::for_each_definition(graph_.nodes[i], [&](ValueId id) {
       if (is_unowned[id]) dies[base(id)] = std::max(dies[base(id)], dies[id]);
     });
+  std::vector<bool> is_input(graph_.values.size(), false);
+  for (const ir::Input& input : graph_.inputs) is_input[input.value] = true;
   std::vector<std::vector<ValueId>> drops(graph_.nodes.size());
   for (size_t id = 0; id < dies.size(); ++id)
-    if (dies[id] != kNever && !is_input_[id]) drops[dies[id]].push_back(static_cast<ValueId>(id));
+    if (dies[id] != kNever && !is_input[id]) drops[dies[id]].push_back(static_cast<ValueId>(id));
   return drops;
 }
 
-void Interpreter::build(ir::Reuse reuse) {
-  is_input_.assign(graph_.values.size(), false);
-  for (const ir::Input& input : graph_.inputs) is_input_[input.value] = true;
-  is_output_.assign(graph_.values.size(), false);
-  for (ValueId id : graph_.outputs)
-    if (id != kNoValue) is_output_[id] = true;
+void Interpreter::build(ir::Reuse reuse, const std::vector<c10::IValue>& resources) {
   std::vector<bool> is_view = find_views();
   std::vector<std::vector<ValueId>> drops = find_drops(reuse, is_view);
-  written_already_ = std::move(reuse.written_already);
   steps_.reserve(graph_.nodes.size());
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-    const ir::Node& node = graph_.nodes[i];
-    NodeStep step = ir::is_fused(node) ? kernel_step(node) : call_step(node);
-    step.results = node.results;
-    step.writes = node.writes;
-    step.in_place = std::move(reuse.in_place[i]);
-    step.no_op = reuse.no_op[i];
-    step.is_view = is_view[i];
-    step.no_grad = node.no_grad;
-    // A value that dies at this node is moved into the last argument that uses it; other dying values are dropped after the call.
-    for (ValueId id : drops[i]) {
-      Operand* last = nullptr;
-      for (StepArgument& argument : step.args)
-        for (Operand& operand : argument.operands)
-          if (operand.id == id) last = &operand;
-      if (last && !step.is_view) last->last = true;
-      else step.drops.push_back(id);
-    }
-    steps_.push_back(std::move(step));
+    steps_.push_back(make_step(i, reuse, is_view[i], std::move(drops[i]), resources));
+    steps_.back().no_grad = graph_.nodes[i].no_grad;
   }
+  written_already_ = std::move(reuse.written_already);
   find_joinable();
 }
 
+Interpreter::NodeStep Interpreter::make_step(size_t i, ir::Reuse& reuse, bool is_view, std::vector<ValueId> drops,
+                                             const std::vector<c10::IValue>& resources) {
+  const ir::Node& node = graph_.nodes[i];
+  std::vector<bool>& in_place = reuse.in_place[i];
+  auto by_aten = [&](bool may_move) { return AtenStep(node, layout_, resources, std::move(in_place), drops, may_move); };
+  if (ir::is_fused(node)) return {FusedStep(node, fused_ops_[ir::group_of(node)], graph_, std::move(in_place), std::move(drops))};
+  if (reuse.no_op[i]) return {NoOpStep{ir::operand(node, 0), node.results[0].ids[0], std::move(drops)}};
+  if (is_view) {
+    std::vector<ValueId> results;
+    ir::for_each_definition(node, [&](ValueId id) { results.push_back(id); });
+    return {ViewStep{std::move(results), drops, by_aten(/*may_move=*/false)}};
+  }
+  bool is_scatter = node.op == "aten::as_strided_scatter";
+  if (const auto* offset = is_scatter ? std::get_if<int64_t>(&std::get<ir::Attribute>(node.args[4])) : nullptr) {
+    auto integers = [&](size_t k) { return std::get<std::vector<int64_t>>(std::get<ir::Attribute>(node.args[k])); };
+    return {ScatterStep{ir::operand(node, 0), ir::operand(node, 1), node.results[0].ids[0], integers(2), integers(3), *offset, drops,
+                        by_aten(/*may_move=*/true)}};
+  }
+  return {by_aten(/*may_move=*/true)};
+}
+
 void Interpreter::find_joinable() {
-  auto left = [&](const NodeStep& step) {
-    bool is_product = step.kernel && step.kernel->product && !step.kernel->check;
-    return is_product && graph_.values[step.reads[0]].type.sizes[0] <= ir::kMaxGemvRows ? step.reads[0] : kNoValue;
-  };
-  for (size_t i = steps_.size(); i-- > 1;)
-    if (left(steps_[i]) != kNoValue && left(steps_[i]) == left(steps_[i - 1]))
-      steps_[i - 1].joinable_successors = steps_[i].joinable_successors + 1;
-}
-
-void Interpreter::push(const StepArgument& argument, RunFrame& frame, torch::jit::Stack& stack, bool may_move) const {
-  auto take = [&](const Operand& operand) -> at::Tensor {
-    if (operand.id == kNoValue) return {};
-    return operand.last && may_move ? frame.take(operand.id) : frame.tensor(operand.id);
-  };
-  switch (argument.kind) {
-    case StepArgument::Kind::constant:
-      stack.push_back(argument.constant);
-      break;
-    case StepArgument::Kind::scalar:
-      stack.emplace_back(frame.scalars[argument.scalar]);
-      break;
-    case StepArgument::Kind::scalar_tensor: {
-      ir::ScalarTensor tensor = argument.scalar_tensor;
-      tensor.number = frame.scalars[argument.scalar];
-      stack.emplace_back(bridge::from_scalar_tensor(tensor));
-      break;
-    }
-    case StepArgument::Kind::tensor:
-      stack.emplace_back(take(argument.operands[0]));
-      break;
-    case StepArgument::Kind::tensors: {
-      c10::List<at::Tensor> list;
-      list.reserve(argument.operands.size());
-      for (const Operand& operand : argument.operands) list.push_back(take(operand));
-      stack.emplace_back(std::move(list));
-      break;
-    }
-    case StepArgument::Kind::optional_tensors: {
-      c10::List<std::optional<at::Tensor>> list;
-      list.reserve(argument.operands.size());
-      for (const Operand& operand : argument.operands) {
-        if (operand.id == kNoValue) list.push_back(std::nullopt);
-        else list.push_back(take(operand));
-      }
-      stack.emplace_back(std::move(list));
-      break;
-    }
+  for (size_t i = steps_.size(); i-- > 0;) {
+    const auto* step = std::get_if<FusedStep>(&steps_[i].computation);
+    const auto* next = i + 1 < steps_.size() ? std::get_if<FusedStep>(&steps_[i + 1].computation) : nullptr;
+    if (!step || !next || step->joinable_operand() == kNoValue || step->joinable_operand() != next->joinable_operand()) continue;
+    std::vector<const FusedStep*>& after = steps_[i + 1].joined;
+    steps_[i].joined = {step};
+    if (after.empty()) steps_[i].joined.push_back(next);
+    else steps_[i].joined.insert(steps_[i].joined.end(), after.begin(), after.end());
   }
 }
 
-// Replaces all occurrences of the operand, since in the program they are one tensor.
-void Interpreter::put_copy(const NodeStep& step, ValueId id, const at::Tensor& copy, torch::jit::Stack& stack) const {
-  for (size_t k = 0; k < step.args.size(); ++k)
-    for (size_t i = 0; i < step.args[k].operands.size(); ++i) {
-      if (step.args[k].operands[i].id != id) continue;
-      if (step.args[k].kind == StepArgument::Kind::tensor) stack[k] = copy;
-      else if (step.args[k].kind == StepArgument::Kind::tensors) stack[k].toTensorList().set(i, copy);
-    }
-}
-
-void Interpreter::run_step(const NodeStep& step, RunFrame& frame, RunMode mode) const {
-  if (step.no_op) {
-    frame.put(step.results[0].ids[0], frame.tensor(step.args[0].operands[0].id));
-    if (step.args[0].operands[0].last) frame.drop(step.args[0].operands[0].id);
-    if (step.args[1].operands[0].last) frame.drop(step.args[1].operands[0].id);
-    return;
-  }
-  if (step.is_view && mode == RunMode::kernels && run_view(step, frame)) return;
-  if (step.kernel && step.kernel->product) return run_product(step, frame);
-  if (step.kernel && step.kernel->convolution) return run_convolution(step, frame);
-  if (step.kernel) return step.kernel->call ? run_call(step, frame) : run_kernel(step, frame);
-  if (step.scatter && mode != RunMode::autograd) return scatter(step, frame);
-  // A node with writes reads its operands from the frame again below, so they are not moved.
-  torch::jit::Stack& stack = frame.stack;
-  stack.clear();
-  for (const StepArgument& argument : step.args) push(argument, frame, stack, /*may_move=*/step.writes.empty());
-  c10::SmallVector<at::Tensor, 2> written;
-  for (size_t i = 0; i < step.writes.size(); ++i) {
-    const ir::Node::Write& write = step.writes[i];
-    at::Tensor target = frame.tensor(write.before);
-    if (!step.in_place[i]) {
-      target = bridge::copy_keeping_layout(target);
-      put_copy(step, write.before, target, stack);
-    }
-    written.push_back(std::move(target));
-  }
-  if (step.out != kNoValue) stack.emplace_back(output_buffer(step.out, frame));
-  if (mode == RunMode::kernels && step.calls_cpu_directly) step.op->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
-  else step.op->callBoxed(&stack);
-
-  for (size_t r = 0; r < step.results.size(); ++r) {
-    const ir::Result& result = step.results[r];
-    if (result.is_list) {
-      auto list = stack[r].toTensorVector();
-      if (list.size() != result.ids.size())
-        throw InternalError(c10::toString(step.op->operator_name()) + " returned " + std::to_string(list.size()) + " tensors instead of " +
-                            std::to_string(result.ids.size()));
-      for (size_t k = 0; k < list.size(); ++k)
-        if (result.ids[k] != kNoValue) frame.put(result.ids[k], std::move(list[k]));
-    } else if (result.ids[0] != kNoValue) {
-      frame.put(result.ids[0], std::move(stack[r]).toTensor());
-    }
-  }
-  for (size_t i = 0; i < step.writes.size(); ++i) frame.put(step.writes[i].after, std::move(written[i]));
-  if (!step.writes.empty())
-    for (const StepArgument& argument : step.args)
-      for (const Operand& operand : argument.operands)
-        if (operand.last) frame.drop(operand.id);
+void Interpreter::run_step(const NoOpStep& step, RunFrame& frame, RunMode) {
+  frame.put(step.result, frame.tensor(step.operand));
   for (ValueId id : step.drops) frame.drop(id);
 }
 
-at::Tensor Interpreter::allocate_output(ValueId id, RunFrame& frame) const {
-  return keeps_memory_ && is_output_[id] ? frame.result(id) : bridge::empty_of(graph_.values[id].type);
-}
-
-at::Tensor Interpreter::output_buffer(ValueId id, RunFrame& frame) const {
-  if (arena_.locations[id].host != ir::Arena::kOwn) {
-    frame.bind_arena(id);
-    return frame.tensor(id);
-  }
-  auto host = std::find(arena_.hosts.begin(), arena_.hosts.end(), id);
-  return host == arena_.hosts.end() ? allocate_output(id, frame) : frame.hosts[static_cast<size_t>(host - arena_.hosts.begin())];
-}
-
-bool Interpreter::run_view(const NodeStep& step, RunFrame& frame) const {
-  for (const ir::Result& result : step.results)
-    for (ValueId id : result.ids)
-      if (id != kNoValue && !frame.put_view(id)) return false;
-  for (ValueId id : step.drops) frame.drop(id);
-  return true;
-}
-
-void Interpreter::run_call(const NodeStep& step, RunFrame& frame) const {
-  std::vector<at::Tensor> inputs;
-  for (ValueId id : step.reads) inputs.push_back(frame.tensor(id));
-  std::vector<at::Tensor> outputs = step.kernel->call(inputs, frame.scalars);
-  if (step.kernel->check) step.kernel->check(inputs, outputs, frame.scalars);
-  put_results(step, outputs, frame);
-}
-
-void Interpreter::run_product(const NodeStep& step, RunFrame& frame) const {
-  auto input = [&](size_t k) { return k < step.reads.size() ? frame.tensor(step.reads[k]) : at::Tensor(); };
-  at::Tensor left = input(0), right = input(1), bias = input(2), buffer;
-  if (!step.kernel->product->allocates_result()) buffer = output_buffer(step.makes[0], frame);
-  const ir::TensorType& type = graph_.values[step.makes[0]].type;
-  at::Tensor out = step.kernel->product->run({left, right, bias}, std::move(buffer));
-  if (!out.defined()) out = step.kernel->by_aten({left, right, bias}, frame.scalars)[0];
-  else if (out.dim() != static_cast<int64_t>(type.sizes.size())) out.unsafeGetTensorImpl()->set_sizes_contiguous(type.sizes);
-  if (step.kernel->check) {
-    std::vector<at::Tensor> inputs = {left, right};
-    if (bias.defined()) inputs.push_back(bias);
-    step.kernel->check(inputs, out, frame.scalars);
-  }
-  put_results(step, out, frame);
-}
-
-// Runs consecutive products with the same left operand in one parallel loop. Returns false, without effect, if one of them cannot be
-// part of it.
-bool Interpreter::run_joined(c10::ArrayRef<NodeStep> steps, RunFrame& frame) const {
-  at::Tensor left = frame.tensor(steps[0].reads[0]);
-  c10::SmallVector<at::Tensor, 4> rights, biases, outs;
-  for (const NodeStep& step : steps) {
-    rights.push_back(frame.tensor(step.reads[1]));
-    biases.push_back(step.reads.size() > 2 ? frame.tensor(step.reads[2]) : at::Tensor());
-  }
-  c10::SmallVector<ProductOperands, 4> operands;
-  for (size_t i = 0; i < steps.size(); ++i) {
-    operands.push_back({left, rights[i], biases[i]});
-    if (!steps[i].kernel->product->can_join(operands.back())) return false;
-  }
-  for (const NodeStep& step : steps) outs.push_back(output_buffer(step.makes[0], frame));
-  ProductStep::run_joined(operands, outs);
-  for (size_t i = 0; i < steps.size(); ++i) {
-    const ir::TensorType& type = graph_.values[steps[i].makes[0]].type;
-    if (outs[i].dim() != static_cast<int64_t>(type.sizes.size())) outs[i].unsafeGetTensorImpl()->set_sizes_contiguous(type.sizes);
-    put_results(steps[i], outs[i], frame);
-  }
-  return true;
-}
-
-void Interpreter::run_convolution(const NodeStep& step, RunFrame& frame) const {
-  std::vector<at::Tensor> inputs;
-  for (ValueId id : step.reads) inputs.push_back(frame.tensor(id));
-  std::optional<at::Tensor> result = step.kernel->convolution->run(inputs, frame.scalars);
-  at::Tensor out = result ? *result : step.kernel->by_aten(inputs, frame.scalars)[0];
-  const ir::TensorType& type = graph_.values[step.makes[0]].type;
-  if (out.strides() != c10::IntArrayRef(type.strides)) out = bridge::empty_of(type).copy_(out);
-  if (step.kernel->check) step.kernel->check(inputs, out, frame.scalars);
-  put_results(step, out, frame);
-}
-
-void Interpreter::put_results(const NodeStep& step, c10::ArrayRef<at::Tensor> outputs, RunFrame& frame) const {
-  for (size_t i = 0; i < outputs.size(); ++i) frame.put(step.makes[i], outputs[i]);
+void Interpreter::run_step(const ViewStep& step, RunFrame& frame, RunMode mode) {
+  bool is_made = mode == RunMode::kernels;
+  for (ValueId id : step.results) is_made = is_made && frame.put_view(id);
+  if (!is_made) return step.by_aten.run(frame, mode);
   for (ValueId id : step.drops) frame.drop(id);
 }
 
-void Interpreter::run_kernel(const NodeStep& step, RunFrame& frame) const {
-  c10::SmallVector<void*, 12> memory;
-  for (ValueId id : step.reads) memory.push_back(const_cast<void*>(frame.data(id)));
-  for (ValueId id : step.makes) {
-    bool is_in_arena = arena_.locations[id].host != ir::Arena::kOwn && step.writes.empty();
-    memory.push_back(is_in_arena ? frame.bind_arena(id) : put_output(step, id, frame).mutable_data_ptr());
-  }
-  if (step.kernel->check || !step.kernel->ranges.empty()) run_checked(step, memory, frame);
-  else runtime::run(*step.kernel, memory, frame.scalars);
+void Interpreter::run_step(const ScatterStep& step, RunFrame& frame, RunMode mode) {
+  if (mode == RunMode::autograd) return step.by_aten.run(frame, mode);
+  at::Tensor whole = bridge::copy_keeping_layout(frame.tensor(step.whole));
+  whole.as_strided(step.sizes, step.strides, step.offset).copy_(frame.tensor(step.part));
+  frame.put(step.result, std::move(whole));
   for (ValueId id : step.drops) frame.drop(id);
-}
-
-// Sets a kernel's result to a new buffer, or to that of the operand which it overwrites.
-const at::Tensor& Interpreter::put_output(const NodeStep& step, ValueId id, RunFrame& frame) const {
-  at::Tensor out;
-  for (size_t w = 0; w < step.writes.size(); ++w)
-    if (step.writes[w].after == id && step.in_place[w]) out = frame.tensor(step.writes[w].before);
-  frame.put(id, out.defined() ? std::move(out) : output_buffer(id, frame));
-  return frame.tensor(id);
-}
-
-// Runs a kernel whose indices must be checked, or whose results are compared with ATen.
-void Interpreter::run_checked(const NodeStep& step, c10::ArrayRef<void*> memory, RunFrame& frame) const {
-  std::vector<at::Tensor> inputs, outputs;
-  for (ValueId id : step.makes) outputs.push_back(frame.tensor(id));
-  for (ValueId id : step.reads) {
-    const at::Tensor& input = frame.tensor(id);
-    bool is_overwritten =
-        std::any_of(outputs.begin(), outputs.end(), [&](const at::Tensor& t) { return t.const_data_ptr() == input.const_data_ptr(); });
-    inputs.push_back(is_overwritten ? bridge::copy_keeping_layout(input) : input);
-  }
-  if (are_in_range(*step.kernel, inputs)) {
-    runtime::run(*step.kernel, memory, frame.scalars);
-    if (step.kernel->check) step.kernel->check(inputs, outputs, frame.scalars);
-  } else {
-    std::vector<at::Tensor> results = step.kernel->by_aten(inputs, frame.scalars);
-    for (size_t i = 0; i < outputs.size(); ++i) outputs[i].copy_(results[i]);
-  }
-}
-
-void Interpreter::scatter(const NodeStep& step, RunFrame& frame) const {
-  at::Tensor whole = bridge::copy_keeping_layout(frame.tensor(step.args[0].operands[0].id));
-  at::Tensor view =
-      whole.as_strided(step.args[2].constant.toIntVector(), step.args[3].constant.toIntVector(), step.args[4].constant.toInt());
-  view.copy_(frame.tensor(step.args[1].operands[0].id));
-  frame.put(step.results[0].ids[0], std::move(whole));
-  for (const StepArgument& argument : step.args)
-    for (const Operand& operand : argument.operands)
-      if (operand.last) frame.drop(operand.id);
 }
 
 void Interpreter::write_back(RunFrame& frame) const {
@@ -420,16 +162,14 @@ void Interpreter::write_back(RunFrame& frame) const {
 
 std::unique_ptr<RunFrame> Interpreter::take_frame(c10::ArrayRef<double> scalars) const {
   std::unique_ptr<RunFrame> frame(spare_frame_.exchange(nullptr));
-  if (!frame || !frame->fits()) frame = std::make_unique<RunFrame>(graph_, arena_);
+  if (!frame || !frame->fits()) frame = std::make_unique<RunFrame>(layout_);
   frame->scalars = scalars.empty() ? c10::ArrayRef<double>(graph_.scalars) : scalars;
-  if (!frame->block) frame->block.emplace(static_cast<size_t>(arena_.bytes));
-  for (ValueId id : arena_.hosts) frame->hosts.push_back(allocate_output(id, *frame));
+  frame->begin();
   return frame;
 }
 
 void Interpreter::give_back(std::unique_ptr<RunFrame> frame) const {
   frame->clear();
-  if (!keeps_memory_) frame->block.reset();
   delete spare_frame_.exchange(frame.release());
 }
 
@@ -439,13 +179,13 @@ void Interpreter::run_steps(RunFrame& frame, RunMode mode, std::vector<double>* 
   if (mode == RunMode::kernels) below.emplace(keys_off_);
   if (mode == RunMode::visible) grad.emplace(false);
   for (size_t i = 0; i < steps_.size(); ++i) {
+    const NodeStep& step = steps_[i];
     std::optional<c10::AutoGradMode> other;
-    if (mode == RunMode::autograd && steps_[i].no_grad == at::GradMode::is_enabled()) other.emplace(!steps_[i].no_grad);
-    if (seconds) (*seconds)[i] = seconds_of([&] { run_step(steps_[i], frame, mode); });
-    else if (steps_[i].joinable_successors > 0 && mode == RunMode::kernels &&
-             run_joined({&steps_[i], steps_[i].joinable_successors + 1}, frame))
-      i += steps_[i].joinable_successors;
-    else run_step(steps_[i], frame, mode);
+    if (mode == RunMode::autograd && step.no_grad == at::GradMode::is_enabled()) other.emplace(!step.no_grad);
+    auto run = [&] { std::visit([&](const auto& computation) { run_step(computation, frame, mode); }, step.computation); };
+    if (seconds) (*seconds)[i] = seconds_of(run);
+    else if (!step.joined.empty() && mode == RunMode::kernels && FusedStep::run_joined(step.joined, frame)) i += step.joined.size() - 1;
+    else run();
   }
   if (graph_.write_backs.empty()) return;
   std::optional<c10::AutoGradMode> off;

@@ -16,25 +16,25 @@ namespace {
 
 constexpr size_t kRounds = 8, kFinals = 9;
 
-// Steps that compute the same op with the same sizes. They share one choice of form or machine code.
+// Fused ops that compute the same with the same sizes. They share one choice of form or machine code.
 struct TuningSet {
-  std::vector<const KernelStep*> steps;
-  std::vector<size_t> nodes;                 // Indices of the steps' nodes in the graph.
+  std::vector<const FusedOp*> ops;
+  std::vector<size_t> nodes;                 // Indices of their nodes in the graph.
   std::vector<Form> forms;                   // Forms of a product; empty for a kernel.
   std::vector<std::vector<double>> seconds;  // Times per alternative and run.
   size_t initial = 0, best = 0;
 
   size_t alternatives() const { return seconds.size(); }
   void select(size_t alternative) const {
-    for (const KernelStep* step : steps) {
-      if (step->product) step->product->use(forms[alternative]);
-      else step->code->store(alternative);
+    for (const FusedOp* op : ops) {
+      if (op->product()) op->product()->use(forms[alternative]);
+      else op->kernel()->code->store(alternative);
     }
   }
   void apply_best() const {
     select(best);
-    for (const KernelStep* step : steps)
-      if (step->product) step->product->drop_packs_of_others();
+    for (const FusedOp* op : ops)
+      if (op->product()) op->product()->drop_packs_of_others();
   }
 };
 
@@ -44,10 +44,13 @@ double median(std::vector<double> all) {
   return *middle;
 }
 
-std::string key_of(const ir::Graph& graph, const ir::Node& node, const KernelStep& step) {
-  std::string key = step.product ? "product" : std::to_string(reinterpret_cast<uintptr_t>(step.codes[0].function));
-  for (int64_t size : step.sizes) key += "," + std::to_string(size);
-  if (!step.product) return key;
+std::string key_of(const ir::Graph& graph, const ir::Node& node, const FusedOp& op) {
+  if (const KernelCall* kernel = op.kernel()) {
+    std::string key = std::to_string(reinterpret_cast<uintptr_t>(kernel->codes[0].function));
+    for (int64_t size : kernel->sizes) key += "," + std::to_string(size);
+    return key;
+  }
+  std::string key = "product";
   for (size_t k = 1; k < node.args.size(); ++k) key += "," + ir::print(graph.values[std::get<ir::ValueId>(node.args[k])].type);
   return key;
 }
@@ -87,17 +90,19 @@ class Tuner {
     const ir::Graph& graph = interpreter_.graph();
     time_run();  // This run does the short trials of products, which must not be timed later.
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
-      const KernelStep* step = interpreter_.kernel(i);
-      if (!step || step->call || step->convolution || (!step->product && step->codes.size() < 2)) continue;
-      std::vector<Form> forms = step->product ? forms_of(graph, graph.nodes[i], *step->product) : std::vector<Form>();
-      if (step->product && forms.size() < 2) continue;
-      TuningSet& set = sets_[key_of(graph, graph.nodes[i], *step)];
-      if (set.steps.empty()) {
+      const FusedOp* op = interpreter_.fused_op(i);
+      const ProductStep* product = op ? op->product() : nullptr;
+      if (!op || (!product && !op->kernel())) continue;
+      std::vector<Form> forms = product ? forms_of(graph, graph.nodes[i], *product) : std::vector<Form>();
+      size_t alternatives = product ? forms.size() : op->kernel()->codes.size();
+      if (alternatives < 2) continue;
+      TuningSet& set = sets_[key_of(graph, graph.nodes[i], *op)];
+      if (set.ops.empty()) {
         set.forms = forms;
-        set.seconds.resize(step->product ? forms.size() : step->codes.size());
-        if (step->product) set.initial = static_cast<size_t>(std::find(forms.begin(), forms.end(), step->product->form()) - forms.begin());
+        set.seconds.resize(alternatives);
+        if (product) set.initial = static_cast<size_t>(std::find(forms.begin(), forms.end(), product->form()) - forms.begin());
       }
-      set.steps.push_back(step);
+      set.ops.push_back(op);
       set.nodes.push_back(i);
     }
   }

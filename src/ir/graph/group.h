@@ -1,4 +1,4 @@
-// A group: nodes of a graph that become one kernel. Pure data between fusion and lowering.
+// A group: nodes of a graph that one kernel or library call computes. Pure data between fusion and lowering.
 #pragma once
 
 #include <functional>
@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "ir/graph/graph.h"
@@ -44,21 +45,31 @@ struct Convolution {
   int32_t epsilon_scalar = kNoScalar;  // Index of the graph's scalar that is the epsilon, if it is not constant.
 };
 
-struct Group {
-  std::vector<size_t> nodes;  // Node indices in graph order.
-  std::vector<ValueId> inputs, outputs;
-  std::vector<int64_t> sizes;                    // Sizes of the iteration space.
+// A kernel of the loop language, computed element by element.
+struct LoopNest {
   std::vector<bool> reduced;                     // Marks the reduced dimensions; empty if the group reduces nothing.
   std::vector<ValueId> dropped;                  // Values without the reduced dimensions (keepdim=false).
   std::vector<StridedOperand> strided_operands;  // Inputs that are not aligned with the last dimensions.
   std::vector<IndexRange> index_ranges;          // The kernel may only run if these hold.
   std::vector<size_t> segment_nodes;             // Nodes that compute an operand of the group's `aten::cat`, in the operand's own sizes.
-  // Ops that compute the outputs of a group that is no kernel. One more output of this graph is a validity
-  // check: if an element of it is exactly zero, or if these ops throw, the group's own nodes run instead.
-  std::shared_ptr<const Graph> call;
-  // Groups that a library computes. The operands are the group's inputs, in their order.
-  std::optional<Product> product;
-  std::optional<Convolution> convolution;
+};
+
+// Other ops that compute the same outputs faster. One more output of the graph is a validity check: if an element of it is exactly
+// zero, or if these ops throw, the group's own nodes run instead.
+struct Rewrite {
+  std::shared_ptr<const Graph> graph;
+};
+
+struct Group {
+  std::vector<size_t> nodes;  // Node indices in graph order.
+  std::vector<ValueId> inputs, outputs;
+  std::vector<int64_t> sizes;  // Sizes of the iteration space, or of the result of a library call.
+  // What computes the group. The operands of a library call are the group's inputs, in their order.
+  std::variant<LoopNest, Rewrite, Product, Convolution> computation;
+
+  bool is_kernel() const { return std::holds_alternative<LoopNest>(computation); }
+  LoopNest& loops() { return std::get<LoopNest>(computation); }
+  const LoopNest& loops() const { return std::get<LoopNest>(computation); }
 };
 
 // Op name of a node that replaces a group; its first argument is the group's index.

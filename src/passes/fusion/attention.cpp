@@ -168,7 +168,7 @@ class AttentionMatcher {
     Shape rows(sizes.begin(), sizes.end() - 1);
     ValueId sums = call.add_result(rows, ir::DType::f32);
     ValueId out = call.add("aten::view", {made, ir::Attribute(type(result).sizes)}, type(result).sizes, dtype);
-    group.call = call.finish({out, sums});
+    group.computation = ir::Rewrite{call.finish({out, sums})};
     return group;
   }
 

@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "ir/graph/node.h"
-#include "ops/concat_pool.h"
-#include "ops/lowerable.h"
+#include "ops/lowering.h"
 #include "passes/fusion/state_values.h"
 #include "passes/fusion/users.h"
 
@@ -86,7 +85,7 @@ class ConvolutionFinder {
     }
     group.outputs = {result};
     group.sizes = type(result).sizes;
-    group.convolution = std::move(what);
+    group.computation = std::move(what);
     return group;
   }
 
@@ -131,7 +130,9 @@ ir::Graph prefer_channels_last(const ir::Graph& graph) {
   for (const ir::Group& group : groups)
     for (size_t i : group.nodes) is_ours[i] = true;
   auto computes = [&](const ir::Graph& in, size_t i) {
-    return is_ours[i] || ops::lowerable(in, in.nodes[i]) != nullptr || ops::pooling_of(in, in.nodes[i]).has_value();
+    if (is_ours[i]) return true;
+    ops::Lowering lowering = ops::lowering_of(in, in.nodes[i]);
+    return ops::uses_entry(lowering) || std::holds_alternative<ops::Pooling>(lowering);
   };
   // Images that only convolutions and kernels of ours produce and read may change their layout.
   std::vector<bool> changes_layout(graph.values.size(), false);

@@ -4,9 +4,6 @@
 #include <map>
 #include <set>
 
-#include "ops/concat_pool.h"
-#include "ops/data_movement.h"
-#include "ops/lowerable.h"
 #include "ops/strided_operands.h"
 #include "passes/fusion/attention.h"
 #include "passes/fusion/convolutions.h"
@@ -38,8 +35,9 @@ std::vector<int64_t> without_reduced(const std::vector<int64_t>& sizes, const st
 // its values: the group must run before that node, so it is closed.
 class GroupFinder {
  public:
-  GroupFinder(const ir::Graph& graph, bool unfused, const std::vector<ir::Group>& calls)
+  GroupFinder(const ir::Graph& graph, const ops::Lowerings& lowerings, bool unfused, const std::vector<ir::Group>& calls)
       : graph_(graph),
+        lowerings_(lowerings),
         unfused_(unfused),
         group_of_(graph.values.size(), kNone),
         uses_(graph.values.size(), 0),
@@ -53,10 +51,13 @@ class GroupFinder {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const ir::Node& node = graph_.nodes[i];
       if (taken_.count(i)) close_operands(node, kNone);
-      else if (const ops::OpEntry* entry = ops::lowerable(graph_, node)) join(i, *entry);
-      else if (auto concat = ops::concatenation_of(graph_, node); concat && is_profitable(node, *concat)) join_concatenation(i, *concat);
-      else if (auto pooling = ops::pooling_of(graph_, node)) begin(i).strided_operands.push_back(pooling->source);
-      else if (auto movement = ops::data_movement_of(graph_, node)) begin(i).strided_operands.push_back(movement->source);
+      else if (const auto* entry = std::get_if<const ops::OpEntry*>(&lowerings_[i])) join(i, **entry);
+      else if (const auto* concat = std::get_if<ops::Concatenation>(&lowerings_[i]); concat && is_profitable(node, *concat))
+        join_concatenation(i, *concat);
+      else if (const auto* pooling = std::get_if<ops::Pooling>(&lowerings_[i]))
+        begin(i).loops().strided_operands.push_back(pooling->source);
+      else if (const auto* movement = std::get_if<ops::DataMovement>(&lowerings_[i]))
+        begin(i).loops().strided_operands.push_back(movement->source);
       else close_operands(node, kNone);
     }
     finish();
@@ -95,8 +96,8 @@ class GroupFinder {
 
   // A node may also compute on the reduced results of a group.
   bool takes(const ir::Group& group, const NodeSpace& space) const {
-    if (group.sizes == space.sizes) return fits(group.reduced, space.reduced);
-    return space.reduced.empty() && !group.reduced.empty() && without_reduced(group.sizes, group.reduced) == space.sizes;
+    if (group.sizes == space.sizes) return fits(group.loops().reduced, space.reduced);
+    return space.reduced.empty() && !group.loops().reduced.empty() && without_reduced(group.sizes, group.loops().reduced) == space.sizes;
   }
 
   // No operand of the node may lack dimensions of the group's iteration space, or have other strides than in the rest of the group.
@@ -104,10 +105,10 @@ class GroupFinder {
     const ir::Group& g = groups_[group];
     bool ok = !unfused_ && states_[group].open && takes(g, space);
     ir::for_each_operand(node, [&](ValueId id) {
-      ok &= std::find(g.dropped.begin(), g.dropped.end(), id) == g.dropped.end();
+      ok &= std::find(g.loops().dropped.begin(), g.loops().dropped.end(), id) == g.loops().dropped.end();
       const ir::StridedOperand* here = find(space.strided_operands, id);
       ok &= !here || current_group(id) != group;
-      if (!have_same_strides(here, find(g.strided_operands, id))) ok &= !reads(g, id);
+      if (!have_same_strides(here, find(g.loops().strided_operands, id))) ok &= !reads(g, id);
     });
     for (const ir::IndexRange& range : space.index_ranges) ok &= current_group(range.index) != group;
     return ok;
@@ -130,8 +131,8 @@ class GroupFinder {
   // Returns whether two groups read their common inputs with the same strides.
   bool agree(const ir::Group& a, const ir::Group& b) const {
     for (auto [one, other] : {std::pair{&a, &b}, std::pair{&b, &a}})
-      for (const ir::StridedOperand& strided : one->strided_operands)
-        if (!have_same_strides(&strided, find(other->strided_operands, strided.id)) && reads(*other, strided.id)) return false;
+      for (const ir::StridedOperand& strided : one->loops().strided_operands)
+        if (!have_same_strides(&strided, find(other->loops().strided_operands, strided.id)) && reads(*other, strided.id)) return false;
     return true;
   }
 
@@ -149,13 +150,13 @@ class GroupFinder {
       if (group == kNone || !can_join(group, node, space)) return;
       bool is_known = std::find(merged.begin(), merged.end(), group) != merged.end();
       if (!is_known && nodes + groups_[group].nodes.size() > kMaxGroupNodes) return;
-      if (!fits(reduced, groups_[group].reduced) || (!merged.empty() && groups_[merged[0]].sizes != groups_[group].sizes)) return;
+      if (!fits(reduced, groups_[group].loops().reduced) || (!merged.empty() && groups_[merged[0]].sizes != groups_[group].sizes)) return;
       // Concatenations and pooling need positions, which loops over reduced dimensions do not have.
-      bool reduces = !reduced.empty() || !groups_[group].reduced.empty();
+      bool reduces = !reduced.empty() || !groups_[group].loops().reduced.empty();
       if (reduces && (has_positions || states_[group].has_positions)) return;
       has_positions |= states_[group].has_positions;
       if (std::any_of(merged.begin(), merged.end(), [&](int other) { return !agree(groups_[other], groups_[group]); })) return;
-      if (reduced.empty()) reduced = groups_[group].reduced;
+      if (reduced.empty()) reduced = groups_[group].loops().reduced;
       if (!is_known) nodes += groups_[group].nodes.size();
       merged.push_back(group);
       deepest = std::max(deepest, depth_[id]);
@@ -167,21 +168,21 @@ class GroupFinder {
     }
     if (mine == kNone) {
       mine = static_cast<int>(groups_.size());
-      groups_.push_back({.sizes = space.sizes, .reduced = space.reduced});
+      groups_.push_back({.sizes = space.sizes, .computation = ir::LoopNest{.reduced = space.reduced}});
       states_.emplace_back();
       deepest = 0;
     }
-    if (groups_[mine].reduced.empty()) groups_[mine].reduced = space.reduced;
+    if (groups_[mine].loops().reduced.empty()) groups_[mine].loops().reduced = space.reduced;
     states_[mine].has_positions |= entry.has_positions;
     close_operands(node, mine);
     groups_[mine].nodes.push_back(index);
-    append(groups_[mine].strided_operands, space.strided_operands);
-    append(groups_[mine].index_ranges, space.index_ranges);
+    append(groups_[mine].loops().strided_operands, space.strided_operands);
+    append(groups_[mine].loops().index_ranges, space.index_ranges);
     for (ValueId result : ops::results_of(node)) {
       if (result == ir::kNoValue) continue;
       group_of_[result] = mine;
       depth_[result] = deepest + ops::depth(entry);
-      if (graph_.values[result].type.sizes.size() < space.sizes.size()) groups_[mine].dropped.push_back(result);
+      if (graph_.values[result].type.sizes.size() < space.sizes.size()) groups_[mine].loops().dropped.push_back(result);
     }
   }
 
@@ -224,11 +225,11 @@ class GroupFinder {
         members.push_back(current_group(id));
     begin(index);
     int mine = static_cast<int>(groups_.size()) - 1;
-    if (concat.strided) groups_[mine].strided_operands.push_back(*concat.strided);
+    if (concat.strided) groups_[mine].loops().strided_operands.push_back(*concat.strided);
     for (int member : members) {
       if (states_[member].merged_into != kNone) continue;  // The same operand occurs twice.
       if (groups_[mine].nodes.size() + groups_[member].nodes.size() > kMaxGroupNodes) continue;
-      append(groups_[mine].segment_nodes, std::vector<size_t>(groups_[member].nodes));
+      append(groups_[mine].loops().segment_nodes, std::vector<size_t>(groups_[member].nodes));
       merge(mine, member);
     }
   }
@@ -236,8 +237,8 @@ class GroupFinder {
   // Returns whether this operand is the only result of a group that is used outside it.
   bool is_segment(int group, ValueId operand) const {
     const ir::Group& g = groups_[group];
-    if (unfused_ || !states_[group].open || !g.reduced.empty() || !g.strided_operands.empty() || states_[group].has_positions ||
-        g.sizes != graph_.values[operand].type.sizes)
+    if (unfused_ || !states_[group].open || !g.loops().reduced.empty() || !g.loops().strided_operands.empty() ||
+        states_[group].has_positions || g.sizes != graph_.values[operand].type.sizes)
       return false;
     std::map<ValueId, int> inside;
     for (size_t i : g.nodes) ir::for_each_operand(graph_.nodes[i], [&](ValueId id) { ++inside[id]; });
@@ -261,11 +262,11 @@ class GroupFinder {
   }
 
   void merge(int a, int b) {
-    if (groups_[a].reduced.empty()) groups_[a].reduced = groups_[b].reduced;
-    append(groups_[a].segment_nodes, groups_[b].segment_nodes);
-    append(groups_[a].strided_operands, groups_[b].strided_operands);
-    append(groups_[a].index_ranges, groups_[b].index_ranges);
-    append(groups_[a].dropped, groups_[b].dropped);
+    if (groups_[a].loops().reduced.empty()) groups_[a].loops().reduced = groups_[b].loops().reduced;
+    append(groups_[a].loops().segment_nodes, groups_[b].loops().segment_nodes);
+    append(groups_[a].loops().strided_operands, groups_[b].loops().strided_operands);
+    append(groups_[a].loops().index_ranges, groups_[b].loops().index_ranges);
+    append(groups_[a].loops().dropped, groups_[b].loops().dropped);
     append(groups_[a].nodes, groups_[b].nodes);
     std::sort(groups_[a].nodes.begin(), groups_[a].nodes.end());
     groups_[b].nodes.clear();
@@ -299,6 +300,7 @@ class GroupFinder {
   }
 
   const ir::Graph& graph_;
+  const ops::Lowerings& lowerings_;
   bool unfused_;
   std::set<size_t> taken_;  // Nodes of groups that are no kernels.
   std::vector<ir::Group> groups_;
@@ -310,16 +312,16 @@ class GroupFinder {
 
 }  // namespace
 
-std::vector<ir::Group> find_groups(const ir::Graph& graph, bool unfused, bool keeps_weights) {
+std::vector<ir::Group> find_groups(const ir::Graph& graph, const ops::Lowerings& lowerings, bool unfused, bool keeps_weights) {
   std::vector<ir::Group> calls;
   if (keeps_weights) {
-    calls = find_products(graph);
+    calls = find_products(graph, lowerings);
     for (ir::Group& group : find_convolutions(graph)) calls.push_back(std::move(group));
   }
   if (!unfused)
     for (auto find : {find_attention, find_losses, find_group_norms})
       for (ir::Group& call : find(graph)) calls.push_back(std::move(call));
-  std::vector<ir::Group> groups = GroupFinder(graph, unfused, calls).run();
+  std::vector<ir::Group> groups = GroupFinder(graph, lowerings, unfused, calls).run();
   groups.insert(groups.end(), calls.begin(), calls.end());
   return groups;
 }

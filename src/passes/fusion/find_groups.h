@@ -4,12 +4,13 @@
 #pragma once
 
 #include "ir/graph/group.h"
+#include "ops/lowering.h"
 
 namespace tenon::passes {
 
 // Returns kernels, then products and calls. `unfused`: every group has one node, and there are no calls. `keeps_weights`: products and
 // convolutions with weights that are state of the program are groups too.
-std::vector<ir::Group> find_groups(const ir::Graph& graph, bool unfused = false, bool keeps_weights = false);
+std::vector<ir::Group> find_groups(const ir::Graph& graph, const ops::Lowerings& lowerings, bool unfused, bool keeps_weights);
 
 // Returns the graph with each group replaced by one node `tenon::fused` at the position of its last
 // node; the first argument is the group's index.

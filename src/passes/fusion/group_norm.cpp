@@ -122,7 +122,7 @@ std::vector<ir::Group> find_group_norms(const ir::Graph& graph) {
     }
     if (!fits || group.outputs.empty()) continue;
     Rewriter rewriter(graph, group, norm, *groups);
-    group.call = is_forward ? rewriter.forward() : rewriter.backward();
+    group.computation = ir::Rewrite{is_forward ? rewriter.forward() : rewriter.backward()};
     out.push_back(std::move(group));
   }
   return out;

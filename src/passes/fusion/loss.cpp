@@ -56,7 +56,7 @@ std::vector<ir::Group> find_losses(const ir::Graph& graph) {
     bool is_exact = type.dtype == ir::DType::f32 || type.dtype == ir::DType::f64;
     if (!is_exact || type.sizes.size() != 2 || (dim != "1" && dim != "-1") || type.sizes[0] == 0 || type.sizes[1] == 0) continue;
     ir::Group group{.nodes = {producers.node_index(logs), i}, .inputs = {x, target}, .outputs = {result}, .sizes = type.sizes};
-    group.call = rewrite(graph, group, *softmax, loss);
+    group.computation = ir::Rewrite{rewrite(graph, group, *softmax, loss)};
     out.push_back(std::move(group));
   }
   return out;

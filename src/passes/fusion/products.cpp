@@ -3,7 +3,6 @@
 #include <map>
 
 #include "ir/graph/node.h"
-#include "ops/lowerable.h"
 #include "passes/fusion/state_values.h"
 #include "passes/fusion/users.h"
 
@@ -29,9 +28,10 @@ ValueId sum_of(const ir::Graph& graph, const ir::Node& node, ValueId value) {
 
 // Fuses a bias that is added to a bf16 product or a view of it, and a GELU of the sum, as the product's epilogue; unless the addition can
 // be fused into a kernel after it. In f32 such an epilogue is not faster.
-void take_bias(const ir::Graph& graph, const Users& users, const StateValues& is_state, ir::Group& group) {
-  const ir::TensorType& product = graph.values[group.outputs[0]].type;
-  if (product.dtype != ir::DType::bf16) return;
+void take_bias(const ir::Graph& graph, const ops::Lowerings& lowerings, const Users& users, const StateValues& is_state, ir::Group& group,
+               ir::Product& product) {
+  const ir::TensorType& type = graph.values[group.outputs[0]].type;
+  if (type.dtype != ir::DType::bf16) return;
   ValueId value = group.outputs[0];
   std::vector<size_t> nodes;
   size_t next = users.only(value);
@@ -44,10 +44,9 @@ void take_bias(const ir::Graph& graph, const Users& users, const StateValues& is
   if (sum == kNoValue) return;
   ValueId a = ir::operand(graph.nodes[next], 0), b = ir::operand(graph.nodes[next], 1), bias = a == value ? b : a;
   if (a == b || bias == kNoValue || !is_state(bias)) return;
-  const ir::TensorType &type = graph.values[bias].type, &result = graph.values[sum].type;
-  if (type.dtype != product.dtype || type.sizes != std::vector<int64_t>{product.sizes[1]} || !is_contiguous(type) ||
-      !is_contiguous(result) || result.sizes != graph.values[value].type.sizes || result.sizes.back() != product.sizes[1] ||
-      result.dtype != product.dtype)
+  const ir::TensorType &added = graph.values[bias].type, &result = graph.values[sum].type;
+  if (added.dtype != type.dtype || added.sizes != std::vector<int64_t>{type.sizes[1]} || !is_contiguous(added) || !is_contiguous(result) ||
+      result.sizes != graph.values[value].type.sizes || result.sizes.back() != type.sizes[1] || result.dtype != type.dtype)
     return;
   nodes.push_back(next);
   size_t last = users.only(sum);
@@ -55,15 +54,15 @@ void take_bias(const ir::Graph& graph, const Users& users, const StateValues& is
     nodes.push_back(last);
     sum = ir::only_result(graph.nodes[last]);
     if (!is_contiguous(graph.values[sum].type)) return;
-    group.product->gelu = ir::plain_text(graph.nodes[last].args[1]);
+    product.gelu = ir::plain_text(graph.nodes[last].args[1]);
   } else {
     for (size_t user : users.of(sum))
-      if (ops::lowerable(graph, graph.nodes[user])) return;
+      if (ops::uses_entry(lowerings[user])) return;
   }
   group.nodes.insert(group.nodes.end(), nodes.begin(), nodes.end());
   group.inputs.push_back(bias);
   group.outputs = {sum};
-  group.product->bias = bias;
+  product.bias = bias;
 }
 
 // Reorders a graph's nodes so that small products of one operand are adjacent.
@@ -98,7 +97,7 @@ class NodeOrder {
   ValueId gemv_operand(size_t i) const {
     const ir::Node& node = graph_.nodes[i];
     if (!ir::is_fused(node)) return kNoValue;
-    const auto& product = groups_[ir::group_of(node)].product;
+    const auto* product = std::get_if<ir::Product>(&groups_[ir::group_of(node)].computation);
     return product && product->gelu.empty() && graph_.values[product->left].type.sizes[0] <= ir::kMaxGemvRows ? product->left : kNoValue;
   }
   bool is_behind_backward(size_t i) const { return i >= graph_.backward_start; }
@@ -142,7 +141,7 @@ ir::Graph gather_products(ir::Graph graph, const std::vector<ir::Group>& groups)
   return graph;
 }
 
-std::vector<ir::Group> find_products(const ir::Graph& graph) {
+std::vector<ir::Group> find_products(const ir::Graph& graph, const ops::Lowerings& lowerings) {
   StateValues is_state(graph);
   Users users(graph);
   std::vector<ir::Group> out;
@@ -165,8 +164,8 @@ std::vector<ir::Group> find_products(const ir::Graph& graph) {
     if (!fits || product.left == product.right || product.bias == product.left || product.bias == product.right) continue;
     ir::Group group{.nodes = {i}, .inputs = {product.left, product.right}, .outputs = {ir::only_result(node)}, .sizes = result.sizes};
     if (has_bias) group.inputs.push_back(product.bias);
-    group.product = product;
-    if (!has_bias) take_bias(graph, users, is_state, group);
+    if (!has_bias) take_bias(graph, lowerings, users, is_state, group, product);
+    group.computation = std::move(product);
     out.push_back(std::move(group));
   }
   return out;

@@ -1,4 +1,4 @@
-#include "driver/policy.h"
+#include "build/policy.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <optional>
 #include <sstream>
 
-namespace tenon::driver {
+namespace tenon::build {
 namespace {
 
 constexpr double kMaxRmsRatio = 1.25, kMaxErrorRatio = 8, kMaxUlps = 4;
@@ -127,4 +127,4 @@ std::string violation(const std::vector<Comparison>& comparisons, const Leeway& 
   return errors.verdict();
 }
 
-}  // namespace tenon::driver
+}  // namespace tenon::build

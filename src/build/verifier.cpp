@@ -1,4 +1,4 @@
-#include "driver/verify.h"
+#include "build/verifier.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -7,11 +7,11 @@
 #include <cstring>
 #include <sstream>
 
+#include "base/counters.h"
 #include "bridge/convert.h"
 #include "capture/listener.h"
-#include "driver/stats.h"
 
-namespace tenon::driver {
+namespace tenon::build {
 namespace {
 
 Tensors copies(const Tensors& tensors) {
@@ -90,4 +90,4 @@ Tensors ExecutableVerifier::compare(Tensors inputs, c10::ArrayRef<double> scalar
   return expected;
 }
 
-}  // namespace tenon::driver
+}  // namespace tenon::build

@@ -1,13 +1,13 @@
-#include "driver/graphs.h"
+#include "build/check_graph.h"
 
 #include "base/error.h"
 #include "base/flags.h"
-#include "driver/internal_errors.h"
+#include "build/build_error.h"
 #include "ir/graph/parse.h"
 #include "ir/graph/print.h"
 #include "ir/graph/verify.h"
 
-namespace tenon::driver {
+namespace tenon::build {
 
 void check_graph(const ir::Graph& graph) {
   try {
@@ -28,4 +28,4 @@ void check_text(const ir::Graph& graph) {
   if (ir::print(again) != text) throw InternalError("a graph changed when its text was parsed and printed again:\n" + text);
 }
 
-}  // namespace tenon::driver
+}  // namespace tenon::build

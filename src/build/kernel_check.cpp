@@ -1,18 +1,18 @@
-#include "driver/kernel_check.h"
+#include "build/kernel_check.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/randn.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include "base/counters.h"
 #include "bridge/convert.h"
+#include "build/verifier.h"
 #include "capture/listener.h"
-#include "driver/stats.h"
-#include "driver/verify.h"
 #include "ops/table.h"
 #include "planner/reuse.h"
 #include "runtime/widen.h"
 
-namespace tenon::driver {
+namespace tenon::build {
 
 std::shared_ptr<const runtime::Interpreter> interpret(ir::Graph graph) {
   ir::Reuse reuse = planner::no_reuse(graph);
@@ -30,9 +30,9 @@ void perturb(at::Tensor& t, double deviation, at::Generator& generator) {
 
 }  // namespace
 
-KernelCheck::KernelCheck(const ir::Graph& graph, const ir::Group& group, double fraction, bool serve_eager, runtime::KernelStep step,
+KernelCheck::KernelCheck(const ir::Graph& graph, const ir::Group& group, double fraction, bool serve_eager, runtime::FusedOp op,
                          std::shared_ptr<Quarantine> quarantine)
-    : fraction_(fraction), serve_eager_(serve_eager), step_(std::move(step)), quarantine_(std::move(quarantine)) {
+    : fraction_(fraction), serve_eager_(serve_eager), op_(std::move(op)), quarantine_(std::move(quarantine)) {
   ir::Graph subgraph = ir::subgraph(graph, group);
   for (const ir::Node& node : subgraph.nodes)
     if (const ops::Facts* facts = ops::find(node.op)) {
@@ -100,25 +100,38 @@ std::vector<Comparison> KernelCheck::comparisons(const Tensors& inputs, const Te
   return out;
 }
 
-Tensors KernelCheck::run_kernel(const Tensors& inputs, c10::ArrayRef<double> scalars) const {
-  if (step_.call) return step_.call(inputs, scalars);
-  if (step_.convolution) {
-    std::optional<at::Tensor> out =
-        step_.convolution->run(inputs, scalars.empty() ? c10::ArrayRef<double>(eager_->graph().scalars) : scalars);
-    return out ? Tensors{*out} : step_.by_aten(inputs, scalars);
-  }
-  if (step_.product) {
-    at::Tensor out = step_.product->run({inputs[0], inputs[1], inputs.size() > 2 ? inputs[2] : at::Tensor()}, {});
-    if (!out.defined()) return step_.by_aten(inputs, scalars);
-    return {out.view(eager_->graph().values[eager_->graph().outputs[0]].type.sizes)};
-  }
-  const ir::Graph& graph = eager_->graph();
+namespace {
+
+Tensors run_call(const runtime::RewriteCall& call, const ir::Graph&, const Tensors& inputs, c10::ArrayRef<double> scalars) {
+  return call.run(inputs, scalars);
+}
+
+Tensors run_call(const runtime::ProductCall& call, const ir::Graph& graph, const Tensors& inputs, c10::ArrayRef<double> scalars) {
+  at::Tensor out = call.product->run({inputs[0], inputs[1], inputs.size() > 2 ? inputs[2] : at::Tensor()}, {});
+  if (!out.defined()) return call.by_aten(inputs, scalars);
+  return {out.view(graph.values[graph.outputs[0]].type.sizes)};
+}
+
+Tensors run_call(const runtime::ConvolutionCall& call, const ir::Graph&, const Tensors& inputs, c10::ArrayRef<double> scalars) {
+  std::optional<at::Tensor> out = call.convolution->run(inputs, scalars);
+  return out ? Tensors{*out} : call.by_aten(inputs, scalars);
+}
+
+Tensors run_call(const runtime::KernelCall& kernel, const ir::Graph& graph, const Tensors& inputs, c10::ArrayRef<double> scalars) {
   Tensors outputs;
   std::vector<void*> memory;
   for (const at::Tensor& t : inputs) memory.push_back(const_cast<void*>(t.const_data_ptr()));
   for (ir::ValueId id : graph.outputs) memory.push_back(outputs.emplace_back(bridge::empty_of(graph.values[id].type)).mutable_data_ptr());
-  runtime::run(step_, memory, scalars.empty() ? c10::ArrayRef<double>(graph.scalars) : scalars);
+  runtime::run(kernel, memory, scalars);
   return outputs;
 }
 
-}  // namespace tenon::driver
+}  // namespace
+
+Tensors KernelCheck::run_kernel(const Tensors& inputs, c10::ArrayRef<double> scalars) const {
+  const ir::Graph& graph = eager_->graph();
+  if (scalars.empty()) scalars = graph.scalars;
+  return std::visit([&](const auto& call) { return run_call(call, graph, inputs, scalars); }, op_.call);
+}
+
+}  // namespace tenon::build

@@ -11,7 +11,7 @@
 
 #include "ir/graph/graph.h"
 
-namespace tenon::driver {
+namespace tenon::build {
 
 class Quarantine {
  public:
@@ -27,4 +27,4 @@ class Quarantine {
   std::string report_;
 };
 
-}  // namespace tenon::driver
+}  // namespace tenon::build

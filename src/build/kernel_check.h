@@ -6,13 +6,13 @@
 #include <memory>
 #include <vector>
 
-#include "driver/policy.h"
-#include "driver/quarantine.h"
-#include "driver/tensors.h"
+#include "build/policy.h"
+#include "build/quarantine.h"
+#include "build/tensors.h"
 #include "ir/graph/group.h"
 #include "runtime/interpreter.h"
 
-namespace tenon::driver {
+namespace tenon::build {
 
 // An interpreter that runs a graph op by op in ATen.
 std::shared_ptr<const runtime::Interpreter> interpret(ir::Graph graph);
@@ -21,7 +21,7 @@ class KernelCheck {
  public:
   // `fraction` of the runs are compared. `serve_eager`: the program continues with ATen's results even if those of the kernel are
   // right, so that tests can compare the whole program bit by bit.
-  KernelCheck(const ir::Graph& graph, const ir::Group& group, double fraction, bool serve_eager, runtime::KernelStep step,
+  KernelCheck(const ir::Graph& graph, const ir::Group& group, double fraction, bool serve_eager, runtime::FusedOp op,
               std::shared_ptr<Quarantine> quarantine);
 
   // Called after each run of the kernel.
@@ -35,11 +35,11 @@ class KernelCheck {
   double fraction_;
   bool serve_eager_;
   Leeway leeway_;
-  runtime::KernelStep step_;
+  runtime::FusedOp op_;
   std::shared_ptr<Quarantine> quarantine_;
   std::shared_ptr<const runtime::Interpreter> eager_, truth_, noisy_;
   std::vector<double> units_;  // Relative size of each noise input.
   mutable std::atomic<size_t> runs_{0};
 };
 
-}  // namespace tenon::driver
+}  // namespace tenon::build

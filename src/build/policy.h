@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace tenon::driver {
+namespace tenon::build {
 
 // One result of one run, computed in four ways. `noisy` may be undefined.
 struct Comparison {
@@ -32,4 +32,4 @@ struct Leeway {
 // A description of the first violation; empty if there is none.
 std::string violation(const std::vector<Comparison>& comparisons, const Leeway& leeway);
 
-}  // namespace tenon::driver
+}  // namespace tenon::build

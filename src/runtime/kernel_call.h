@@ -13,10 +13,11 @@
 #include <vector>
 
 #include "abi/kernel.h"
-#include "runtime/convolution.h"
-#include "runtime/product.h"
 
 namespace tenon::runtime {
+
+// Computes a group's outputs from its inputs and the graph's scalars, with ops of ATen.
+using AtenOps = std::function<std::vector<at::Tensor>(std::vector<at::Tensor>, c10::ArrayRef<double>)>;
 
 // Machine code, and how its iterations are distributed over threads.
 struct KernelCode {
@@ -26,7 +27,7 @@ struct KernelCode {
   int64_t grain = 0;  // Minimum number of iterations per thread.
 };
 
-struct KernelStep {
+struct KernelCall {
   std::vector<KernelCode> codes;                                                         // Alternatives that compute the same.
   std::shared_ptr<std::atomic<size_t>> code = std::make_shared<std::atomic<size_t>>(0);  // Index of the alternative that runs.
   std::vector<std::pair<int32_t, double>> scalars;  // Index of a scalar of the graph, or -1 and a constant.
@@ -37,20 +38,13 @@ struct KernelStep {
     int64_t extent = 0;
     std::optional<int64_t> exempt;
   };
-  std::vector<IndexRange> ranges;  // `by_aten` computes the outputs or throws, if an index is out of range.
-  using Ops = std::function<std::vector<at::Tensor>(std::vector<at::Tensor>, c10::ArrayRef<double>)>;
-  Ops by_aten;
-  // At most one of these replaces the machine code. If a convolution returns nothing, `by_aten` computes the result.
-  Ops call;
-  std::shared_ptr<const ProductStep> product;
-  std::shared_ptr<const ConvolutionStep> convolution;
-  // Called with the inputs and outputs after each run; may be empty.
-  std::function<void(c10::ArrayRef<at::Tensor>, c10::ArrayRef<at::Tensor>, c10::ArrayRef<double>)> check;
+  std::vector<IndexRange> ranges;
+  AtenOps by_aten;  // Computes the outputs or throws, if an index is out of its range.
 };
 
-bool are_in_range(const KernelStep& step, c10::ArrayRef<at::Tensor> inputs);
+bool are_in_range(const KernelCall& kernel, c10::ArrayRef<at::Tensor> inputs);
 
 // `memory` has one pointer per buffer of the kernel; `scalars` are those of the graph.
-void run(const KernelStep& step, c10::ArrayRef<void*> memory, c10::ArrayRef<double> scalars);
+void run(const KernelCall& kernel, c10::ArrayRef<void*> memory, c10::ArrayRef<double> scalars);
 
 }  // namespace tenon::runtime

@@ -5,11 +5,11 @@
 #include <chrono>
 #include <cstdint>
 
-namespace tenon::driver {
+namespace tenon::build {
 
 enum class Phase : uint8_t {
 #define TENON_PHASE(name, what) name,
-#include "driver/phases.def"
+#include "build/phases.def"
 #undef TENON_PHASE
   count
 };
@@ -33,4 +33,4 @@ struct Phases {
   }
 };
 
-}  // namespace tenon::driver
+}  // namespace tenon::build

@@ -1,16 +1,16 @@
-#include "driver/quarantine.h"
+#include "build/quarantine.h"
 
 #include <torch/csrc/jit/serialization/pickle.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "base/counters.h"
 #include "base/flags.h"
 #include "base/warn.h"
-#include "driver/stats.h"
 #include "ir/graph/print.h"
 
-namespace tenon::driver {
+namespace tenon::build {
 
 std::string Quarantine::report() const {
   std::lock_guard lock(mutex_);
@@ -39,4 +39,4 @@ void Quarantine::impose(const std::string& difference, const ir::Graph& graph, c
   warn(report_);
 }
 
-}  // namespace tenon::driver
+}  // namespace tenon::build

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "driver/quarantine.h"
-#include "driver/tensors.h"
+#include "build/quarantine.h"
+#include "build/tensors.h"
 #include "runtime/interpreter.h"
 
-namespace tenon::driver {
+namespace tenon::build {
 
 // Whether the run with index `run` is compared, if `fraction` of all runs are.
 bool is_sampled(size_t run, double fraction);
@@ -38,4 +38,4 @@ class ExecutableVerifier {
   std::shared_ptr<Quarantine> quarantine_;
 };
 
-}  // namespace tenon::driver
+}  // namespace tenon::build

@@ -1,0 +1,13 @@
+#include "build/build_error.h"
+
+#include "ir/graph/print.h"
+
+namespace tenon::build {
+
+BuildError::BuildError(const ir::Graph& graph, bool keeps_weights, const std::string& why)
+    : InternalError(why),
+      graph_(ir::print(graph)),
+      name_(graph.name),
+      command_(std::string("tenon-opt --all --kernels") + (keeps_weights ? " --keeps-weights" : "")) {}
+
+}  // namespace tenon::build

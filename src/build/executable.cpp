@@ -1,0 +1,44 @@
+#include "build/executable.h"
+
+#include "bridge/convert.h"
+#include "build/tune.h"
+
+namespace tenon::build {
+
+std::vector<at::Tensor> Executable::run(std::vector<at::Tensor> inputs, runtime::RunMode mode, c10::ArrayRef<double> scalars) const {
+  if (mode != runtime::RunMode::kernels) return parts_.op_by_op->run(std::move(inputs), mode, scalars);
+  if (parts_.quarantine->is_on())
+    return parts_.verifier ? parts_.verifier->run_oracle(std::move(inputs), scalars)
+                           : parts_.op_by_op->run(std::move(inputs), mode, scalars);
+  if (!parts_.verifier || !parts_.verifier->is_due(runs_++)) return run_kernels(std::move(inputs), scalars);
+  return parts_.verifier->compare(std::move(inputs), scalars,
+                                  [&](std::vector<at::Tensor> in) { return run_kernels(std::move(in), scalars); });
+}
+
+std::vector<at::Tensor> Executable::run_kernels(std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) const {
+  if (const runtime::Interpreter* native = interpreter()) {
+    if (parts_.tuning_seconds > 0 && !is_tuned_.exchange(true)) tune(*native, inputs, scalars, parts_.tuning_seconds);
+    return native->run(std::move(inputs), runtime::RunMode::kernels, scalars);
+  }
+  if (!parts_.custom) return parts_.op_by_op->run(std::move(inputs), runtime::RunMode::kernels, scalars);
+  if (scalars.empty()) scalars = graph().scalars;
+  if (!scalars.empty()) {
+    at::Tensor scalar_tensor = bridge::empty_of({ir::DType::f64, {static_cast<int64_t>(scalars.size())}, {1}});
+    std::copy(scalars.begin(), scalars.end(), scalar_tensor.mutable_data_ptr<double>());
+    inputs.push_back(std::move(scalar_tensor));
+  }
+  return parts_.custom(std::move(inputs));
+}
+
+std::vector<Explanation::Kernel> Executable::kernels() const {
+  std::vector<Explanation::Kernel> out = parts_.native.kernels;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const runtime::FusedOp& op = interpreter()->fused_ops()[i];
+    if (op.product()) out[i].call += ", " + op.product()->describe();
+    if (const runtime::KernelCall* kernel = op.kernel(); kernel && *kernel->code > 0)
+      out[i].name += ", " + kernel->codes[*kernel->code].name;
+  }
+  return out;
+}
+
+}  // namespace tenon::build
