@@ -46,7 +46,7 @@ void recording_cost() {
                              [&] {
                                tenon::detail::Leaves in;
                                tenon::detail::collect(in, x);
-                               driver::Known known;
+                               driver::KnownLeaves known;
                                Options options;
                                auto recording = driver::record_run(in, options, known, [&]() -> tenon::detail::RecordedResult {
                                  Tensor y = block->forward(x);
@@ -64,7 +64,7 @@ void guard_cost() {
   Tensor x = torch::randn({1, 16});
   tenon::detail::Leaves in;
   tenon::detail::collect(in, x);
-  driver::Known known;
+  driver::KnownLeaves known;
   Options options{.watch = {net}};
   auto recording = driver::record_run(in, options, known, [&]() -> tenon::detail::RecordedResult {
     Tensor y = function(x);

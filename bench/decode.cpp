@@ -94,8 +94,7 @@ void decode(const Request& request) {
   std::printf("{\"tokens_per_second\": %.2f, \"of_bandwidth\": %.3f, \"gb_per_second\": %.2f, \"weights_mb\": %.1f}\n", rate, rate * read,
               static_cast<double>(bytes) / read / 1e9, static_cast<double>(bytes) / 1e6);
   if (std::getenv("TENON_BENCH_EXPLAIN"))
-    std::fprintf(stderr, "%s\n%s\n", tenon::detail::explain(*generate.prefill()).text().c_str(),
-                 tenon::detail::explain(*generate.decode()).text().c_str());
+    std::fprintf(stderr, "%s\n%s\n", tenon::explain(*generate.prefill()).text().c_str(), tenon::explain(*generate.decode()).text().c_str());
 }
 
 // The graph that the compiler receives for a prompt.
