@@ -18,7 +18,7 @@ class Executable {
  public:
   struct Parts {
     std::shared_ptr<const runtime::Interpreter> op_by_op;  // Every node is a call of ATen.
-    Native native;                                         // Its interpreter is null for other backends.
+    Native native;                                         // The interpreter is null for other backends.
     Runner custom;                                         // The runner of a registered backend; may be empty.
     std::shared_ptr<const ExecutableVerifier> verifier;    // Null if nothing is compared, or if the kernels compare themselves.
     std::shared_ptr<Quarantine> quarantine = std::make_shared<Quarantine>();

@@ -124,7 +124,7 @@ class SameRandomNumbers {
 // The node over the results of a graph.
 struct GraphNode : Node {
   std::shared_ptr<const Variant> variant;
-  std::vector<SavedVariable> externals;  // Those that the backward graph or a second forward reads; undefined for the rest.
+  std::vector<SavedVariable> externals;  // Externals that the backward graph or a second forward reads; undefined for the rest.
   Tensors saved;
   at::Tensor generator_state;  // State before the forward, if it drew random numbers.
   bool released = false;

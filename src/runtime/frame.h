@@ -45,7 +45,7 @@ class RunFrame {
   at::Tensor take(ir::ValueId id) { return tensors_[id].defined() ? std::move(tensors_[id]) : tensor_over_memory(id); }
   void drop(ir::ValueId id) { tensors_[id].reset(); }
 
-  bool fits() const;  // Whether it was made in this thread's inference mode.
+  bool fits() const;  // Returns whether it was made in this thread's inference mode.
   void begin();       // Allocates the arena.
   void clear();       // Drops all tensors of the last run.
 

@@ -12,7 +12,7 @@ struct Gemv {
   bool transposed = false;  // The memory of right is a contiguous [n, k] instead of [k, n]; must be true for bf16.
 };
 
-bool has_gemv();  // Whether this CPU has the instructions.
+bool has_gemv();  // Returns whether this CPU has the instructions.
 // Computes columns [begin, end); `bias` may be null.
 void run_gemv(const Gemv& what, const float* left, const float* right, const float* bias, float* out, int64_t begin, int64_t end);
 void run_gemv(const Gemv& what, const uint16_t* left, const uint16_t* right, const uint16_t* bias, uint16_t* out, int64_t begin,

@@ -19,7 +19,7 @@ void run(const KernelCall& kernel, c10::ArrayRef<void*> memory, c10::ArrayRef<do
 namespace {
 
 template <class T>
-bool is_in_range(const KernelCall::IndexRange& range, const at::Tensor& indices) {
+bool is_in_range(const KernelCall::IndexCheck& range, const at::Tensor& indices) {
   const T* at = indices.const_data_ptr<T>();
   bool ok = true;
   if (!range.exempt) {
@@ -33,7 +33,7 @@ bool is_in_range(const KernelCall::IndexRange& range, const at::Tensor& indices)
 }  // namespace
 
 bool are_in_range(const KernelCall& kernel, c10::ArrayRef<at::Tensor> inputs) {
-  return std::all_of(kernel.ranges.begin(), kernel.ranges.end(), [&](const KernelCall::IndexRange& range) {
+  return std::all_of(kernel.ranges.begin(), kernel.ranges.end(), [&](const KernelCall::IndexCheck& range) {
     at::Tensor indices = inputs[range.input].contiguous();
     if (indices.scalar_type() == at::kInt) return is_in_range<int32_t>(range, indices);
     return is_in_range<int64_t>(range, indices.to(at::kLong));

@@ -33,12 +33,12 @@ struct KernelCall {
   std::vector<std::pair<int32_t, double>> scalars;  // Index of a scalar of the graph, or -1 and a constant.
   std::vector<int64_t> sizes;
   int64_t iterations = 0;
-  struct IndexRange {
+  struct IndexCheck {
     size_t input = 0;  // The operand that holds indices.
     int64_t extent = 0;
     std::optional<int64_t> exempt;
   };
-  std::vector<IndexRange> ranges;
+  std::vector<IndexCheck> ranges;
   AtenOps by_aten;  // Computes the outputs or throws, if an index is out of its range.
 };
 

@@ -8,7 +8,7 @@
 
 namespace tenon::runtime {
 
-bool has_tiles();  // Whether this CPU has the instructions.
+bool has_tiles();  // Returns whether this CPU has the instructions.
 // Packs a weight of sizes [k, n] and any strides; k is even.
 Packed pack_tiles(const at::Tensor& right);
 

@@ -13,6 +13,7 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "build/build_error.h"
 #include "driver/compile_notice.h"
 #include "driver/internal_errors.h"
 #include "ir/graph/parse.h"
@@ -124,7 +125,7 @@ TEST(Warnings, AFaultOfOursNamesTheFileAndTheCommand) {
   Options options{.name = "whole step"};
   driver::InternalErrors errors(options);
   std::string report;
-  std::string said = stderr_of([&] { report = errors.note(driver::BuildError(graph, /*keeps_weights=*/true, "a pass broke it")); });
+  std::string said = stderr_of([&] { report = errors.note(build::BuildError(graph, /*keeps_weights=*/true, "a pass broke it")); });
   expect_substrings(report, {"a pass broke it", "`tenon-opt --all --kernels --keeps-weights ", "whole_step", ".ir`"});
   if (!std::getenv("TENON_INTERNAL_ERRORS")) expect_substrings(said, {"'whole step'", report});
   size_t begin = report.find("--keeps-weights ") + 16, end = report.find('`', begin);
