@@ -100,7 +100,8 @@ bool FlatPlan::add(const ir::Node& node, const FusedOp& op) {
   step.inputs = step.values.size();
   for (const ir::Result& result : node.results) step.values.push_back(result.ids[0]);
   for (ValueId id : step.values) step.locations.push_back(locations_[id]);
-  if (std::any_of(step.locations.begin(), step.locations.end(), [](const Location& location) { return location.buffer < 0; })) return false;
+  if (std::any_of(step.locations.begin(), step.locations.end(), [](const BufferOffset& location) { return location.buffer < 0; }))
+    return false;
   if (op.product() && !add_product(step)) return false;
   if (const auto* call = std::get_if<ConvolutionCall>(&op.call); call && !add_convolution(step, *call->convolution)) return false;
   steps_.push_back(std::move(step));
@@ -280,7 +281,7 @@ FlatPlan::ResultTensors FlatPlan::run(InputBuffers inputs, c10::ArrayRef<double>
   FlatRun run{inputs, scalars, block.begin()};
   for (const FlatStep& step : steps_) {
     memory.clear();
-    for (const Location& location : step.locations) memory.push_back(buffers[static_cast<size_t>(location.buffer)] + location.offset);
+    for (const BufferOffset& location : step.locations) memory.push_back(buffers[static_cast<size_t>(location.buffer)] + location.offset);
     std::visit([&](const auto& computation) { run_as(computation, step, memory, run); }, step.computation);
     if (step.op->check) check(step, memory, scalars);
   }

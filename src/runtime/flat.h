@@ -38,7 +38,7 @@ class FlatPlan {
 
  private:
   // A byte offset in one of the buffers of a run: the inputs, the results, and the scratch buffer for intermediate values.
-  struct Location {
+  struct BufferOffset {
     int32_t buffer = -1;
     int64_t offset = 0;
   };
@@ -61,9 +61,9 @@ class FlatPlan {
   };
   struct FlatStep {
     const FusedOp* op = nullptr;
-    std::vector<Location> locations;  // One per value.
-    std::vector<ir::ValueId> values;  // Operands, then results.
-    size_t inputs = 0;                // Number of operands.
+    std::vector<BufferOffset> locations;  // One per value.
+    std::vector<ir::ValueId> values;      // Operands, then results.
+    size_t inputs = 0;                    // Number of operands.
     std::variant<const KernelCall*, FlatProduct, FlatConvolution> computation;
   };
   // The arguments of a run that its steps need.
@@ -90,7 +90,7 @@ class FlatPlan {
 
   const ir::Graph& graph_;
   c10::DispatchKeySet keys_off_;
-  std::vector<Location> locations_;  // One per value.
+  std::vector<BufferOffset> locations_;  // One per value.
   std::vector<FlatStep> steps_;
   int64_t bytes_ = 0;  // Size of the scratch block.
   mutable std::mutex mutex_;
