@@ -6,9 +6,9 @@
 
 namespace tenon::bridge {
 
-inline constexpr auto kOuterListenerKey = c10::DispatchKey::DeferredInit;             // Above autocast and autograd.
-inline constexpr auto kInnerListenerKey = c10::DispatchKey::Fake;                     // Below autograd, above the backends.
-inline constexpr auto kTreeLayerKey = c10::DispatchKey::TESTING_ONLY_GenericWrapper;  // Above all others.
+inline constexpr auto kOuterListenerKey = c10::DispatchKey::DeferredInit;             // Runs above autocast and autograd.
+inline constexpr auto kInnerListenerKey = c10::DispatchKey::Fake;                     // Runs below autograd and above the backends.
+inline constexpr auto kTreeLayerKey = c10::DispatchKey::TESTING_ONLY_GenericWrapper;  // Runs above all others.
 
 // Registers the fallback of a key until the process ends. Throws InternalError if another library has registered one. Returns true, so
 // that a static variable can take the key once.
