@@ -81,7 +81,9 @@ class Guards {
     caffe2::TypeMeta dtype;
     uint8_t rank;
     bool requires_grad;
-    std::array<int64_t, 8> dims;  // Sizes, then strides.
+    // Dimensions of a tensor that a snapshot holds: those of a batch of images. Estimate, not measured.
+    static constexpr int64_t kMaxDims = 4;
+    std::array<int64_t, 2 * kMaxDims> dims;  // Sizes, then strides.
     bool same() const;
   };
   struct ExternalGuard {
