@@ -159,7 +159,7 @@ class Walk {
     } catch (const UserError&) {  // The adapter cannot be used together with the active ones.
       return;
     }
-    size_t birth = loaded_.contains(name) ? loaded_[name].uninitialized : ++births_;
+    size_t birth = loaded_.contains(name) ? loaded_[name].birth : ++births_;
     loaded_[name] = {directory, 1, birth};
   }
 
@@ -274,7 +274,7 @@ class Walk {
   void keep_rows() {
     std::vector<std::string> names = some_rows();
     std::vector<size_t> births;
-    for (const std::string& name : names) births.push_back(name == kBase ? 0 : loaded_[name].uninitialized);
+    for (const std::string& name : names) births.push_back(name == kBase ? 0 : loaded_[name].birth);
     if (kept_.size() < 8) kept_.push_back({bank_->rows(names), names, births, banks_});
     else kept_[random_() % kept_.size()] = {bank_->rows(names), names, births, banks_};
   }
@@ -284,7 +284,7 @@ class Walk {
     for (size_t i = 0; is_valid && i < kept.names.size(); ++i) {
       if (kept.names[i] == kBase) continue;
       auto found = loaded_.find(kept.names[i]);
-      is_valid = found != loaded_.end() && found->second.uninitialized == kept.births[i] && merged_.empty();
+      is_valid = found != loaded_.end() && found->second.birth == kept.births[i] && merged_.empty();
     }
     return is_valid;
   }

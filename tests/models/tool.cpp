@@ -80,12 +80,11 @@ void generate(const std::string& directory, const std::string& in, const std::st
     });
     answers.push_back({{"rows", rows},
                        {"heard", heard},
-                       {"prefill", counts_of(detail::explain(*generate.prefill()))},
-                       {"decode", counts_of(detail::explain(*generate.decode()))}});
+                       {"prefill", counts_of(explain(*generate.prefill()))},
+                       {"decode", counts_of(explain(*generate.decode()))}});
   }
   if (std::getenv("TENON_TOOL_EXPLAIN"))
-    std::fprintf(stderr, "%s\n%s\n", detail::explain(*generate.prefill()).text().c_str(),
-                 detail::explain(*generate.decode()).text().c_str());
+    std::fprintf(stderr, "%s\n%s\n", explain(*generate.prefill()).text().c_str(), explain(*generate.decode()).text().c_str());
   std::ofstream(out) << answers.dump();
 }
 
