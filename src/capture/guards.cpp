@@ -176,7 +176,7 @@ bool Guards::Snapshot::same() const {
   // An inlined requires_grad(): libtorch has only one class of autograd metadata.
   const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(impl->autograd_meta());
   bool grad = meta && (meta->requires_grad_ || meta->grad_fn_);
-  if (meta && meta->fw_grad_) return false;  // It may carry a tangent; the guards decide.
+  if (meta && meta->fw_grad_) return false;  // The tensor may carry a tangent; the guards decide.
   if (impl->unsafe_storage().unsafeGetStorageImpl() != storage || impl->key_set() != keys || impl->dtype() != dtype ||
       grad != requires_grad)
     return false;

@@ -116,9 +116,9 @@ class Guards {
   std::vector<int32_t> given_;                                  // Indices of the defined arguments.
   std::vector<int32_t> gradients_;                              // Externals whose .grad matters.
   std::vector<int32_t> state_;                                  // Externals that are held.
-  std::unordered_set<const c10::StorageImpl*> state_storages_;  // Their storages when recorded.
+  std::unordered_set<const c10::StorageImpl*> state_storages_;  // The state's storages when recorded.
   std::vector<Snapshot> snapshots_;                             // One per held external.
-  bool offsets_matter_ = false;                                 // Whether the storage offset of some state tensor matters.
+  bool offsets_matter_ = false;                                 // True if the storage offset of some state tensor matters.
   bool simple_aliases_ = true;                                  // No two externals share a storage.
   bool writes_given_ = false;                                   // The program writes to memory that it did not allocate.
   bool foreign_state_ = false;                                  // Some state tensor is in memory that libtorch did not allocate.

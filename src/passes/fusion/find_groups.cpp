@@ -303,9 +303,9 @@ class GroupFinder {
   std::set<size_t> taken_;  // Nodes of groups that are no kernels.
   std::vector<ir::Group> groups_;
   std::vector<GroupState> states_;
-  std::vector<int> group_of_;  // Per value that a group computes.
+  std::vector<int> group_of_;  // One entry per value that a group computes.
   std::vector<int> uses_;      // Number of uses per value.
-  std::vector<int> depth_;     // Per value: nesting depth of reductions inside its group.
+  std::vector<int> depth_;     // The nesting depth of reductions inside each value's group.
 };
 
 }  // namespace
