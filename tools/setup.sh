@@ -2,7 +2,7 @@
 # Installs the build and test dependencies of Tenon on a bare Debian 12. Running it again is safe.
 set -euo pipefail
 
-packages=(g++ cmake ninja-build ccache libgtest-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev graphviz clang-format python3-pip llvm-22-dev clang-22 libclang-rt-22-dev libzstd-dev zlib1g-dev valgrind)
+packages=(g++ cmake ninja-build ccache libgtest-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev graphviz clang-format python3-pip llvm-22-dev clang-22 clang-tidy-22 libclang-rt-22-dev libzstd-dev zlib1g-dev valgrind)
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")

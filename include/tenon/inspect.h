@@ -35,7 +35,7 @@ struct TENON_API Explanation {
   };
   struct Graph {
     std::string text;       // The graph in the graph language.
-    std::string served_as;  // What the graph computes: "forward", "joint", "part 2 of a split program".
+    std::string served_as;  // The part of the program that the graph computes: "forward", "joint", "part 2 of a split program".
     size_t ops = 0;
     size_t calls = 0;  // Number of calls that the graph served.
     std::vector<Kernel> kernels = {};

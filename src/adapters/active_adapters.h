@@ -14,11 +14,11 @@ class ActiveAdapters {
   // `layer_index` is the index of a layer of the bank, `batch` the number of samples.
   ActiveAdapters(const at::Tensor& pin, int64_t bank, int64_t layer_index, int64_t batch);
 
-  bool is_active() const { return is_active_; }  // Whether any adapter acts on the layer.
+  bool is_active() const { return is_active_; }  // Returns whether any adapter acts on the layer.
   bool has_input_transform() const { return has_input_transform_; }
   // Returns a layer adapter whose result depends on the layer's own tensors; null if there is none.
   const LayerAdapter* find_base_user() const;
-  bool is_additive() const;  // Whether all layer adapters are additive.
+  bool is_additive() const;  // Returns whether all layer adapters are additive.
   const Layer& layer() const { return layer_; }
   // Samples are computed one by one, distributed over all threads, so that a sample's result does not depend on the others. apply_to_output
   // writes to y in place.

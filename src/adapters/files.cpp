@@ -74,7 +74,7 @@ bool copy_floats(const std::byte* from, int64_t count, float* to) {
   return is_finite;
 }
 
-constexpr int64_t kTile = 16;
+constexpr int64_t kTile = 16;  // Floats of a cache line.
 
 // Transposes a tile of 16 x 16 in 4 x 4 steps, so that whole cache lines are written. Returns whether all elements are finite.
 bool transpose_tile(const std::byte* from, int64_t columns, float* to, int64_t rows) {
@@ -87,12 +87,12 @@ bool transpose_tile(const std::byte* from, int64_t columns, float* to, int64_t r
         row[j] = *reinterpret_cast<const Floats*>(from + 4 * ((i + j) * columns + k));
         bad |= not_finite(row[j]);
       }
-      Floats low = __builtin_shuffle(row[0], row[1], Bits{0, 4, 1, 5}), high = __builtin_shuffle(row[0], row[1], Bits{2, 6, 3, 7});
-      Floats low2 = __builtin_shuffle(row[2], row[3], Bits{0, 4, 1, 5}), high2 = __builtin_shuffle(row[2], row[3], Bits{2, 6, 3, 7});
-      *reinterpret_cast<Floats*>(&tile[k][i]) = __builtin_shuffle(low, low2, Bits{0, 1, 4, 5});
-      *reinterpret_cast<Floats*>(&tile[k + 1][i]) = __builtin_shuffle(low, low2, Bits{2, 3, 6, 7});
-      *reinterpret_cast<Floats*>(&tile[k + 2][i]) = __builtin_shuffle(high, high2, Bits{0, 1, 4, 5});
-      *reinterpret_cast<Floats*>(&tile[k + 3][i]) = __builtin_shuffle(high, high2, Bits{2, 3, 6, 7});
+      Floats low = __builtin_shufflevector(row[0], row[1], 0, 4, 1, 5), high = __builtin_shufflevector(row[0], row[1], 2, 6, 3, 7);
+      Floats low2 = __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5), high2 = __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
+      *reinterpret_cast<Floats*>(&tile[k][i]) = __builtin_shufflevector(low, low2, 0, 1, 4, 5);
+      *reinterpret_cast<Floats*>(&tile[k + 1][i]) = __builtin_shufflevector(low, low2, 2, 3, 6, 7);
+      *reinterpret_cast<Floats*>(&tile[k + 2][i]) = __builtin_shufflevector(high, high2, 0, 1, 4, 5);
+      *reinterpret_cast<Floats*>(&tile[k + 3][i]) = __builtin_shufflevector(high, high2, 2, 3, 6, 7);
     }
   for (int64_t k = 0; k < kTile; ++k) std::memcpy(to + k * rows, tile[k], sizeof tile[k]);
   return is_none(bad);
@@ -100,7 +100,7 @@ bool transpose_tile(const std::byte* from, int64_t columns, float* to, int64_t r
 
 // Transposes [rows, columns] to [columns, rows]. Returns whether all elements are finite.
 bool transpose_floats(const std::byte* from, int64_t rows, int64_t columns, float* to) {
-  constexpr int64_t kMinTilesPerThread = 16;
+  constexpr int64_t kMinTilesPerThread = 16;  // Estimate, not measured.
   int64_t tiles_across = (columns + kTile - 1) / kTile, tiles_down = (rows + kTile - 1) / kTile;
   std::atomic<bool> is_finite = true;
   bridge::parallel_for(0, tiles_down * tiles_across, kMinTilesPerThread, [&](int64_t begin, int64_t end) {

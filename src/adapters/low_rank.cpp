@@ -15,8 +15,10 @@ namespace {
 #define TENON_WIDE TENON_CLONES("avx512f", "fma", "default")
 #define TENON_INLINE [[gnu::always_inline]] inline
 
-constexpr int64_t kInputsPerPartialSum = 128;  // Inputs are summed in groups of this size to bound rounding errors.
-constexpr int64_t kPrefetchDistance = 512;     // Prefetch distance in floats where each element is read once.
+// Inputs are summed in groups of this size to bound rounding errors. Not measured.
+constexpr int64_t kInputsPerPartialSum = 128;
+// How far ahead factors are prefetched that are read once. Estimate; `bench/adapters.py --parts rows` measures the reading of factors.
+constexpr int64_t kPrefetchFloats = 512;
 
 // One specialization per width, because g++ ignores a vector_size that depends on a template argument.
 template <int kLanes>
@@ -61,7 +63,7 @@ TENON_INLINE void reduce(const float* x, int64_t inputs, const float* a, int64_t
     for (; k + 2 <= end; k += 2) {
       V first = load<kLanes>(a + k * rank), second = load<kLanes>(a + (k + 1) * rank);
       if constexpr (kCount == 1)
-        __builtin_prefetch(a + k * rank + kPrefetchDistance), __builtin_prefetch(a + (k + 1) * rank + kPrefetchDistance);
+        __builtin_prefetch(a + k * rank + kPrefetchFloats), __builtin_prefetch(a + (k + 1) * rank + kPrefetchFloats);
 #pragma GCC unroll 8
       for (int t = 0; t < kCount; ++t) {
         even[t] += first * x[t * inputs + k];
@@ -110,7 +112,7 @@ struct Operands {
 
 template <int kCount, bool kOuter>
 TENON_INLINE void accumulate_tokens(const Operands& n, const float* sums, float* y, int64_t outputs) {
-  constexpr int kVectors = 2;
+  constexpr int kVectors = 2;  // Vectors of results per step, with one register per token and vector. Estimate, not measured.
   int64_t o = 0;
   for (; o + 16 * kVectors <= outputs; o += 16 * kVectors)
     accumulate<16, kVectors, kCount, kOuter>(sums, n.rank, n.b + o, n.b_stride, kOuter ? n.outer + o : nullptr, y + o, outputs);
@@ -160,7 +162,7 @@ TENON_INLINE void accumulate_token(const Operands& n, const float* sums, float* 
 template <int kCount>
 TENON_INLINE void add_tokens(const Operands& n, const float* x, int64_t inputs, float* y, int64_t outputs, float* sums) {
   if constexpr (kCount == 1)
-    for (int64_t i = 0; i < kPrefetchDistance; i += 16) __builtin_prefetch(n.b + i);
+    for (int64_t i = 0; i < kPrefetchFloats; i += 16) __builtin_prefetch(n.b + i);
   std::fill(sums, sums + kCount * n.rank, 0.f);
   int64_t r = 0;
   for (; r + 16 <= n.rank; r += 16) reduce<16, kCount>(x, inputs, n.a + r, n.rank, sums + r);

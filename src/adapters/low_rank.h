@@ -21,7 +21,7 @@ struct LowRank {
 // Returns the matrix in column-major layout, as a copy if necessary.
 at::Tensor to_column_major(const at::Tensor& matrix);
 
-inline constexpr int64_t kTokensPerBlock = 8;  // Number of tokens that one pass over the factors computes.
+inline constexpr int64_t kTokensPerBlock = 8;  // Tokens that one pass over the factors computes: their sums fit in registers. Not measured.
 
 // Consecutive tokens: x [tokens, inputs] and y [tokens, outputs], both contiguous, f32 or bf16.
 struct LowRankBatch {

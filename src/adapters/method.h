@@ -36,6 +36,9 @@ struct ChosenLayers {
   std::vector<std::string> paths() const;  // The paths of the chosen layers.
 };
 
+// Limit of ranks in adapter_config.json. Safety limit, not measured.
+inline constexpr int64_t kMaxAdapterRank = 1 << 16;
+
 // Loads an adapter. Must read all fields that change what is computed.
 using LoadMethod = LoadedAdapter (*)(const formats::Config& config, Files& files, const ChosenLayers& chosen);
 

@@ -22,7 +22,7 @@ struct Adapter {
   std::vector<std::pair<std::string, at::Tensor>> shared;        // Tensors of the file that do not belong to a single layer.
   std::map<std::string, std::string> repeated;  // Maps each tensor that the file holds twice to the name of its first copy.
   double factor = 1;
-  bool has_input_transform = false;  // Whether any layer adapter is an input transform.
+  bool has_input_transform = false;  // True if any layer adapter is an input transform.
   // The ranks that AdaLoRA training kept, by path; only these are saved. Empty if all are kept.
   std::map<std::string, std::vector<bool>> kept_ranks;
   // The offset of each layer adapter's parameters in its layer's flat tensor of trained parameters. Empty if the adapter is not trained.
@@ -46,7 +46,7 @@ struct BankTable {
   size_t default_entry = 0;        // The index of the entry for calls that are given no rows.
 
   std::vector<BankEntry>::const_iterator find(int64_t id) const;  // Returns entries.end() if the id belongs to another bank or was removed.
-  bool is_merged = false;                                         // Whether adapters are merged; then rows may only name the base.
+  bool is_merged = false;                                         // True if adapters are merged; then rows may only name the base.
   int64_t id = 0;                                                 // The id by which calls find the table.
 };
 using BankTablePointer = std::shared_ptr<const BankTable>;

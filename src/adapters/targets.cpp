@@ -70,7 +70,7 @@ Targets::Targets(const formats::Config& config)
       config.has("layers_to_transform") && !(config.any("layers_to_transform").is_array() && config.any("layers_to_transform").empty());
   if (has_layers_) {
     const nlohmann::json& value = config.any("layers_to_transform");
-    constexpr int64_t kMaxLayerIndex = 1 << 20;
+    constexpr int64_t kMaxLayerIndex = 1 << 20;  // Safety limit, not measured.
     if (value.is_array()) chosen_layers_ = config.integers("layers_to_transform", 0, kMaxLayerIndex);
     else chosen_layers_ = {config.integer("layers_to_transform", 0, kMaxLayerIndex)};
   }

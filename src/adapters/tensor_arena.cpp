@@ -13,7 +13,7 @@ namespace tenon::adapters {
 
 namespace {
 
-constexpr size_t kCacheLine = 64;
+constexpr size_t kCacheLineBytes = 64;
 
 struct Allocation {
   std::byte* data = nullptr;
@@ -38,7 +38,7 @@ struct TensorArena::Block {
       std::lock_guard lock(spare().mutex);
       if (spare().allocation.size == bytes) allocation = std::exchange(spare().allocation, {});
     }
-    if (!allocation.data) allocation = {static_cast<std::byte*>(std::aligned_alloc(kCacheLine, bytes)), bytes};
+    if (!allocation.data) allocation = {static_cast<std::byte*>(std::aligned_alloc(kCacheLineBytes, bytes)), bytes};
     if (!allocation.data) throw std::bad_alloc();
   }
   ~Block() {
@@ -54,7 +54,7 @@ struct TensorArena::Block {
   Allocation allocation;
 };
 
-size_t TensorArena::bytes_of(size_t tensor) { return (tensor + kCacheLine - 1) / kCacheLine * kCacheLine; }
+size_t TensorArena::bytes_of(size_t tensor) { return (tensor + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes; }
 
 TensorArena::TensorArena(size_t bytes) {
   if (bytes > 0) block_ = std::make_shared<Block>(bytes);

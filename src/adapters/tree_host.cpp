@@ -2,7 +2,6 @@
 // dispatch key and a tag that names their layer, so the dispatcher calls the fallback below first for any op on such a tensor.
 // torch::nn::Linear is two or three ops: it transposes the weight, multiplies, and for inputs of more than two dimensions adds the bias to
 // the product in place.
-#include <torch/library.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
@@ -13,13 +12,14 @@
 
 #include "adapters/host.h"
 #include "base/error.h"
+#include "bridge/dispatch_keys.h"
 #include "models/adapter_site.h"
 
 namespace tenon::adapters {
 
 namespace {
 
-constexpr auto kKey = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
+constexpr auto kKey = bridge::kTreeLayerKey;
 
 // A layer of the tree.
 struct TreeLayer {
@@ -201,8 +201,9 @@ void handle_tagged_op(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   TaggedOp(op, *stack).run();
 }
 
-TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericWrapper, library) {
-  library.fallback(torch::CppFunction::makeFromBoxedFunction<&handle_tagged_op>());
+void take_key() {
+  static const bool taken = bridge::take_dispatch_key(kKey, torch::CppFunction::makeFromBoxedFunction<&handle_tagged_op>());
+  (void)taken;
 }
 
 // Only convolutions with symmetric stride and padding and without dilation, groups or a padding mode are supported.
@@ -228,6 +229,7 @@ class TreeHost : public Host {
  public:
   explicit TreeHost(std::shared_ptr<torch::nn::Module> tree) : tree_(std::move(tree)) {
     tenon::detail::check_not_null(tree_ == nullptr, "the tree of a bank");
+    take_key();
     for (auto& module : tree_->named_modules())
       if (auto layer = layer_of(*module.value(), module.key())) {
         if (layer->base.weight.key_set().has(kKey))

@@ -8,13 +8,13 @@
 namespace tenon::autodiff {
 
 struct BackwardInput {
-  bool saved = false;  // Whether `index` is that of a saved value; otherwise it is that of an input of the joint graph.
+  bool saved = false;  // True if `index` is that of a saved value; otherwise it is that of an input of the joint graph.
   int32_t index = 0;
 };
 
 struct Partition {
-  ir::Graph forward;                    // Its outputs are the joint graph's first `forward_outputs`, then the saved values.
-  ir::Graph backward;                   // Its outputs are the other outputs of the joint graph.
+  ir::Graph forward;                    // Outputs: the joint graph's first `forward_outputs`, then the saved values.
+  ir::Graph backward;                   // Outputs: the other outputs of the joint graph.
   std::vector<int32_t> forward_inputs;  // Indices of inputs of the joint graph.
   std::vector<BackwardInput> backward_inputs;
 };

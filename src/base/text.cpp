@@ -27,13 +27,13 @@ std::string real_text(double value) { return shortest(value); }
 std::string real_text(float value) { return shortest(value); }
 
 std::string shown(std::string_view text) {
-  constexpr size_t kMaxBytes = 120;
+  constexpr size_t kMaxShownBytes = 120;  // Keeps an error message on one line.
   constexpr char kDigits[] = "0123456789abcdef";
   std::string out = "\"";
   for (char c : text) {
     auto byte = static_cast<unsigned char>(c);
-    bool inside_character = (byte & 0xC0) == 0x80 && out.size() < kMaxBytes + 4;
-    if (out.size() >= kMaxBytes && !inside_character) return out + "...\"";
+    bool inside_character = (byte & 0xC0) == 0x80 && out.size() < kMaxShownBytes + 4;
+    if (out.size() >= kMaxShownBytes && !inside_character) return out + "...\"";
     if (byte < 0x20 || byte == 0x7F) {
       out += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
     } else {
@@ -58,8 +58,8 @@ void Scanner::fail(const std::string& expected) const {
 }
 
 std::string identifier(std::string_view text) {
-  constexpr size_t kMaxLength = 80;  // Names become parts of file names.
-  std::string out(text.substr(0, kMaxLength));
+  constexpr size_t kMaxNameBytes = 80;  // Names become parts of file names, which Linux limits to 255 bytes.
+  std::string out(text.substr(0, kMaxNameBytes));
   for (char& c : out)
     if (!Scanner::is_name_char(c)) c = '_';
   return out.empty() ? "unnamed" : out;

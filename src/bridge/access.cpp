@@ -17,8 +17,9 @@ struct MarkShard {
   std::atomic<bool> has_marks{false};  // Read without the lock: most shards never have marks.
 
   static MarkShard& of(const c10::StorageImpl* storage) {
-    static MarkShard* all = new MarkShard[64];
-    return all[reinterpret_cast<uintptr_t>(storage) / 64 % 64];
+    constexpr size_t kShards = 64, kBytesPerStorage = 64;  // Estimates, not measured.
+    static MarkShard* all = new MarkShard[kShards];
+    return all[reinterpret_cast<uintptr_t>(storage) / kBytesPerStorage % kShards];
   }
 };
 

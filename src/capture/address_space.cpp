@@ -13,14 +13,16 @@
 namespace tenon::capture {
 namespace {
 
-constexpr size_t kPage = 4096;
-constexpr size_t kMaxReservation = size_t{1} << 44, kMinReservation = size_t{1} << 24;
-// The reservation takes at most one sixteenth of RLIMIT_AS.
+constexpr size_t kPageBytes = 4096;
+// An eighth of the 47-bit address space of a process, and the least that is useful. Not measured.
+constexpr size_t kMaxReservationBytes = size_t{1} << 44, kMinReservationBytes = size_t{1} << 24;
+// The reservation takes at most one sixteenth of RLIMIT_AS, so that the program keeps nearly all of its limit.
 constexpr size_t kLimitDivisor = 16;
-constexpr size_t kMaxChunk = size_t{1} << 30, kMinChunk = size_t{1} << 18;
+// The addresses that are taken from the reservation at a time. Not measured.
+constexpr size_t kMaxChunkBytes = size_t{1} << 30, kMinChunkBytes = size_t{1} << 18;
 constexpr size_t kChunksInReservation = 1024;
 
-size_t whole_pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+size_t whole_pages(size_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
 // The process-wide reservation. It is never released, because the program may hold reserved addresses until the process ends.
 class Reservation {
@@ -33,7 +35,7 @@ class Reservation {
   bool exists() const { return begin_ != nullptr; }
   bool contains(const void* address) const { return address >= begin_ && address < begin_ + size_; }
   std::mutex& mutex() { return mutex_; }
-  size_t chunk() const { return std::clamp(size_ / kChunksInReservation, kMinChunk, kMaxChunk); }
+  size_t chunk() const { return std::clamp(size_ / kChunksInReservation, kMinChunkBytes, kMaxChunkBytes); }
 
   AddressSpan take(size_t bytes) {
     std::lock_guard lock(mutex_);
@@ -67,10 +69,10 @@ class Reservation {
  private:
   Reservation() {
     rlimit limit{};
-    size_t max_size = kMaxReservation;
+    size_t max_size = kMaxReservationBytes;
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-      max_size = std::min<size_t>(max_size, limit.rlim_cur / kLimitDivisor / kPage * kPage);
-    for (size_t size = max_size; size >= kMinReservation && !begin_; size = size / 4 / kPage * kPage) {
+      max_size = std::min<size_t>(max_size, limit.rlim_cur / kLimitDivisor / kPageBytes * kPageBytes);
+    for (size_t size = max_size; size >= kMinReservationBytes && !begin_; size = size / 4 / kPageBytes * kPageBytes) {
       void* range = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (range == MAP_FAILED) continue;
       begin_ = static_cast<char*>(range);
@@ -86,7 +88,7 @@ class Reservation {
 };
 
 // An unmapped guard page behind each span catches reads past its end.
-size_t with_guard(size_t bytes) { return whole_pages(bytes) + kPage; }
+size_t with_guard(size_t bytes) { return whole_pages(bytes) + kPageBytes; }
 
 }  // namespace
 

@@ -28,7 +28,7 @@ struct CallStorage {
   bool armed = false;                      // A request for a mutable pointer is announced.
   bool mutable_pointer_given = false;      // The program may hold a mutable pointer.
   bool const_pointer_given = false;        // The program may hold a const pointer.
-  bool is_withdrawn = false;               // Its pointer is withdrawn (capture/withdrawn.h).
+  bool is_withdrawn = false;               // The storage's pointer is withdrawn (capture/withdrawn.h).
   bool copy_mapped = false;                // A copy of the contents is mapped at the span.
   bool overlaps = false;                   // Another storage covers the same memory.
   const void* compared_address = nullptr;  // The address at which it was last compared with other storages.

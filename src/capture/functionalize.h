@@ -20,7 +20,7 @@ namespace tenon::capture {
 // What a caller passes for an input of the graph.
 struct InputBinding {
   int32_t external = -1;       // The external to pass, or
-  bool whole_storage = false;  // its storage as one flat tensor, because several externals share it and it is written.
+  bool whole_storage = false;  // The external's storage as one flat tensor, because several externals share it and it is written.
   int32_t storage = -1;        // The storage id. It alone identifies the input under TapeRange::by_storage.
 };
 
@@ -40,9 +40,9 @@ struct Functional {
   size_t forward_outputs = 0;          // Number of graph outputs that belong to the forward.
   std::vector<c10::IValue> resources;  // Generators.
   std::vector<int32_t> scalars;        // Index on the tape of each scalar of the graph (by_storage).
-  std::vector<bool> offset_matters;    // Per external: whether the graph depends on its storage offset.
+  std::vector<bool> offset_matters;    // One flag per external: the graph depends on its storage offset.
   std::vector<std::string> obstacles;
-  bool plain_autograd = true;  // Whether the graph, run under autograd, gives the program's gradients.
+  bool plain_autograd = true;  // True if the graph, run under autograd, gives the program's gradients.
 };
 
 struct TapeRange {

@@ -166,9 +166,9 @@ Guards::Snapshot Guards::snapshot_of(const at::Tensor& tensor, bool requires_gra
   Snapshot s{tensor.unsafeGetTensorImpl(),       storage_of(tensor), tensor.key_set(), tensor.dtype(),
              static_cast<uint8_t>(tensor.dim()), requires_grad};
   // A tensor of a higher rank never equals its snapshot, so its guards are checked one by one.
-  if (tensor.dim() > 4) return s.rank = 255, s;
+  if (tensor.dim() > Snapshot::kMaxDims) return s.rank = 255, s;
   std::copy(tensor.sizes().begin(), tensor.sizes().end(), s.dims.begin());
-  std::copy(tensor.strides().begin(), tensor.strides().end(), s.dims.begin() + 4);
+  std::copy(tensor.strides().begin(), tensor.strides().end(), s.dims.begin() + Snapshot::kMaxDims);
   return s;
 }
 
@@ -176,7 +176,7 @@ bool Guards::Snapshot::same() const {
   // An inlined requires_grad(): libtorch has only one class of autograd metadata.
   const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(impl->autograd_meta());
   bool grad = meta && (meta->requires_grad_ || meta->grad_fn_);
-  if (meta && meta->fw_grad_) return false;  // It may carry a tangent; the guards decide.
+  if (meta && meta->fw_grad_) return false;  // The tensor may carry a tangent; the guards decide.
   if (impl->unsafe_storage().unsafeGetStorageImpl() != storage || impl->key_set() != keys || impl->dtype() != dtype ||
       grad != requires_grad)
     return false;
@@ -184,7 +184,7 @@ bool Guards::Snapshot::same() const {
   if (sizes.size() != rank) return false;
   const int64_t *size = sizes.data(), *stride = impl->strides().data();
   for (size_t i = 0; i < rank; ++i)
-    if (size[i] != dims[i] || stride[i] != dims[4 + i]) return false;
+    if (size[i] != dims[i] || stride[i] != dims[kMaxDims + i]) return false;
   return true;
 }
 

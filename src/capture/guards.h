@@ -81,7 +81,9 @@ class Guards {
     caffe2::TypeMeta dtype;
     uint8_t rank;
     bool requires_grad;
-    std::array<int64_t, 8> dims;  // Sizes, then strides.
+    // Dimensions of a tensor that a snapshot holds: those of a batch of images. Estimate, not measured.
+    static constexpr int64_t kMaxDims = 4;
+    std::array<int64_t, 2 * kMaxDims> dims;  // Sizes, then strides.
     bool same() const;
   };
   struct ExternalGuard {
@@ -114,9 +116,9 @@ class Guards {
   std::vector<int32_t> given_;                                  // Indices of the defined arguments.
   std::vector<int32_t> gradients_;                              // Externals whose .grad matters.
   std::vector<int32_t> state_;                                  // Externals that are held.
-  std::unordered_set<const c10::StorageImpl*> state_storages_;  // Their storages when recorded.
+  std::unordered_set<const c10::StorageImpl*> state_storages_;  // The state's storages when recorded.
   std::vector<Snapshot> snapshots_;                             // One per held external.
-  bool offsets_matter_ = false;                                 // Whether the storage offset of some state tensor matters.
+  bool offsets_matter_ = false;                                 // True if the storage offset of some state tensor matters.
   bool simple_aliases_ = true;                                  // No two externals share a storage.
   bool writes_given_ = false;                                   // The program writes to memory that it did not allocate.
   bool foreign_state_ = false;                                  // Some state tensor is in memory that libtorch did not allocate.

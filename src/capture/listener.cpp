@@ -1,15 +1,14 @@
 #include "capture/listener.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <torch/library.h>
 
-#include "base/error.h"
+#include "bridge/dispatch_keys.h"
 
 namespace tenon::capture {
 namespace {
 
-constexpr auto kOuter = c10::DispatchKey::DeferredInit;
-constexpr auto kInner = c10::DispatchKey::Fake;
+constexpr auto kOuter = bridge::kOuterListenerKey;
+constexpr auto kInner = bridge::kInnerListenerKey;
 
 thread_local Listener* t_listener = nullptr;
 thread_local int t_paused = 0;
@@ -28,24 +27,10 @@ void inner_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   else inner_run(op, keys, stack);
 }
 
-struct Registration {
-  Registration()
-      : outer(torch::Library::IMPL, "_", kOuter, __FILE__, __LINE__), inner(torch::Library::IMPL, "_", kInner, __FILE__, __LINE__) {
-    auto& dispatcher = c10::Dispatcher::singleton();
-    for (auto key : {kOuter, kInner})
-      if (dispatcher.hasBackendFallbackForDispatchKey(key))
-        throw InternalError(
-            std::string("dispatch key ") + c10::toString(key) +
-            " is used by another library. Tenon needs libtorch 2.13 and this key for itself; do not load the other library");
-    outer.fallback(torch::CppFunction::makeFromBoxedFunction<&outer_kernel>());
-    inner.fallback(torch::CppFunction::makeFromBoxedFunction<&inner_kernel>());
-  }
-  torch::Library outer, inner;
-};
-
 c10::DispatchKeySet registered_keys(bool wanted, Level level) {
-  static Registration* volatile registration = new Registration;  // Never destroyed; volatile keeps it visible to leak checkers.
-  (void)registration;
+  static const bool outer = bridge::take_dispatch_key(kOuter, torch::CppFunction::makeFromBoxedFunction<&outer_kernel>());
+  static const bool inner = bridge::take_dispatch_key(kInner, torch::CppFunction::makeFromBoxedFunction<&inner_kernel>());
+  (void)outer, (void)inner;
   if (!wanted) return {};
   return level == Level::both ? c10::DispatchKeySet({kOuter, kInner}) : c10::DispatchKeySet(kInner);
 }

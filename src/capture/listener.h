@@ -1,5 +1,4 @@
-// The two listeners on the dispatcher. Only this file and its .cpp name the dispatch keys that Tenon uses (unused in
-// libtorch 2.13; checked on first use).
+// The two listeners on the dispatcher. Their dispatch keys are taken on first use (bridge/dispatch_keys.h).
 //
 // Outer: above autocast and autograd; sees the ops as the user's C++ calls them.
 // Inner: below autograd and above the backends; sees the ops that remain after autocast, autograd and decomposition, in the

@@ -27,7 +27,7 @@ struct OpTraits {
   bool host_result = false;    // A result is not a tensor.
   bool no_result = false;
   bool foreign = false;      // A third-party op without pt2_compliant_tag, which must not be reordered.
-  std::vector<bool> writes;  // Per argument.
+  std::vector<bool> writes;  // One entry per argument.
 };
 
 namespace {
@@ -270,7 +270,7 @@ bool Recorder::must_run_immediately(const TapeOp& entry, const OpTraits& traits,
   if (is_break || traits.random || traits.no_result || traits.foreign || entry.allocates) return true;
   if (traits.table_entry && traits.table_entry->reads_grad_mode) return true;
   if (entry.op.hasTag(at::Tag::inplace_view) || traits.name == "aten::_lazy_clone") return true;
-  if (tape_.obstacles.size() != obstacles_before) return true;  // It uses tensors that are not plain ones.
+  if (tape_.obstacles.size() != obstacles_before) return true;  // The op uses tensors that are not plain ones.
   if (entry.absolute_offset)
     if (const auto* ref = std::get_if<TensorRef>(&entry.args[0]); ref->defined() && tape_.storages[ref->storage].shift != 0) return true;
   for (const TapeResult& result : entry.results)

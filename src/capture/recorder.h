@@ -11,7 +11,7 @@ namespace tenon::capture {
 
 struct RecordOptions {
   bool fullgraph = false;       // A break throws UserError(fullgraph) instead of being recorded.
-  bool may_record = true;       // If false, a replay that departs from the known streams runs unrecorded.
+  bool may_record = true;       // False means that a replay that departs from the known streams runs unrecorded.
   bool may_not_depart = false;  // A departure throws UserError(recompile).
   bool may_derive = true;       // A stream that differs only in sizes and integers is derived from a known one.
   bool record_calls = false;    // User calls are recorded besides the ops.
@@ -96,7 +96,7 @@ class Recorder : public Listener {
   };
   std::unordered_map<const c10::TensorImpl*, ExternalName> names_;
   size_t next_leaf_ = 0;                                            // Index after the external whose gradient was found last.
-  std::unordered_map<int32_t, std::vector<int32_t>> externals_on_;  // By storage id; covers the first `listed_` externals.
+  std::unordered_map<int32_t, std::vector<int32_t>> externals_on_;  // Indexed by storage id; covers the first `listed_` externals.
   size_t listed_ = 0;
   GeneratorWatch generator_;
   bool in_backward_ = false;

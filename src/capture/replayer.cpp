@@ -94,7 +94,7 @@ void Replayer::depart(const std::string& difference) {
   }
   Tape tape = prefix(stream_->tape, cursor_, position_at(known().tape, cursor_));
   std::copy_n(memory_.scalars.begin(), tape.scalars.size(), tape.scalars.begin());
-  std::erase_if(tape.user_calls, [&](const UserCall& call) {  // Their constants may differ from this call's.
+  std::erase_if(tape.user_calls, [&](const UserCall& call) {  // The constants may differ from this call's.
     size_t begin = call.range.scalars_begin, count = call.range.scalars_end - begin;
     return count > 0 && std::memcmp(&tape.scalars[begin], &stream_->tape.scalars[begin], count * sizeof(double)) != 0;
   });

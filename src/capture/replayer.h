@@ -148,7 +148,7 @@ class Replayer : public Listener, public PendingReplay {
   std::shared_ptr<const Stream> base_;
   std::shared_ptr<Stream> derived_;
   bool derivable_ = true;       // The results of the ops that ran differ from the known stream's only in sizes.
-  std::vector<char> has_rule_;  // Per op of derived_: whether its results were inferred.
+  std::vector<char> has_rule_;  // One flag per op of derived_: its results were inferred.
 
   // State of `recording`.
   std::unique_ptr<Recorder> recorder_;

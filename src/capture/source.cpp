@@ -87,7 +87,7 @@ std::string user_line(const std::vector<void*>& frames) { return user_lines({fra
 
 std::vector<std::string> user_lines(const std::vector<std::vector<void*>>& stacks) {
   std::lock_guard lock(g_mutex);
-  std::map<std::string, std::vector<Address>> unknown;  // By binary.
+  std::map<std::string, std::vector<Address>> unknown;  // Keyed by binary.
   for (const std::vector<void*>& frames : stacks)
     for (void* frame : frames) {
       if (!g_known.emplace(frame, "").second) continue;

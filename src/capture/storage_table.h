@@ -40,7 +40,7 @@ class StorageTable {
     PointerMap ids;
     std::vector<int32_t> used, pending, newly_bound;
     MemoryRanges ranges;
-    std::vector<CachedPointer> pointers;  // By storage id; cached from the last call.
+    std::vector<CachedPointer> pointers;  // Indexed by storage id; cached from the last call.
 
     // Keeps capacities and cached pointers.
     void clear();

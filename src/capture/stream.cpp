@@ -5,7 +5,7 @@
 namespace tenon::capture {
 namespace {
 
-// The number of derived streams that are kept; the least recently used one is evicted first.
+// The number of derived streams that are kept; the least recently used one is evicted first. Safety limit on memory, not measured.
 constexpr ptrdiff_t kMaxDerivedStreams = 32;
 
 // Drops the references to the recorded run, because the stream outlives it.

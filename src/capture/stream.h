@@ -14,7 +14,7 @@ namespace tenon::capture {
 struct Stream {
   Tape tape;
   size_t id = 0;
-  bool derived = false;  // It never ran: it was derived from another stream, with other sizes.
+  bool derived = false;  // The stream never ran: it was derived from another stream, with other sizes.
   // The number of common leading ops with each older stream, by that stream's id.
   std::unordered_map<size_t, size_t> common;
 };

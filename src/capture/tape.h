@@ -59,7 +59,7 @@ struct Tape {
   std::vector<std::string> obstacles;  // Reasons why no graph of the tape may serve a call.
   int32_t handles = 0;                 // Number of handles that were assigned.
   size_t calls = 0;                    // Number of user calls (outer listener).
-  bool has_backward = false;           // Whether a backward ran inside.
+  bool has_backward = false;           // True if a backward ran inside.
   // The autograd nodes that ran inside, and whether their saved tensors were kept.
   std::unordered_map<const void*, bool> nodes_run;
 };

@@ -84,18 +84,18 @@ struct TapeOp {
   std::vector<TapeArgument> args;
   std::vector<TapeResult> results;
   c10::SmallVector<TapeWrite, 2> writes;  // The operands that it writes.
-  bool ordered = false;                   // It draws random numbers or has no tensor result.
+  bool ordered = false;                   // The op draws random numbers or has no tensor result.
   bool no_grad = false;
   bool in_backward = false;
-  bool may_throw = false;   // It may throw depending on data, so it is never eliminated.
-  bool allocates = false;   // It returns uninitialized memory.
+  bool may_throw = false;   // The op may throw depending on data, so it is never eliminated.
+  bool allocates = false;   // The op returns uninitialized memory.
   int32_t overwrites = -1;  // The operand that it fills without reading it, or -1.
-  bool immediate = false;   // It cannot be deferred: its results depend on contents or a generator, or are memory for the host.
+  bool immediate = false;   // The op cannot be deferred: its results depend on contents or a generator, or are memory for the host.
   // Its floating-point constants may differ from call to call, since only values depend on them. Ops without a tensor
   // operand (`arange(0.0, n)`) have no free scalars.
   bool free_scalars = false;
   bool absolute_offset = false;               // as_strided: the offset counts from the start of the storage.
-  bool takes_indices = false;                 // It takes indices that it may refuse.
+  bool takes_indices = false;                 // The op takes indices that it may refuse.
   at::ScalarType default_dtype = at::kFloat;  // libtorch's default dtype at the call.
   TapePosition before;
   uint64_t nodes = 0;  // Number of autograd nodes that this thread had created since the run began.
@@ -107,7 +107,7 @@ struct DeferrableRange {
   size_t begin = 0, end = 0;
   size_t scalars_begin = 0, scalars_end = 0;
   std::vector<int32_t> touches;  // Older storages that its ops use.
-  std::vector<int32_t> writes;   // Those of them that its ops write.
+  std::vector<int32_t> writes;   // Older storages that its ops write.
 };
 
 // The thread state that, besides the arguments, determines how an op is dispatched.

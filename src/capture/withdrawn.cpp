@@ -16,8 +16,11 @@
 namespace tenon::capture {
 namespace {
 
-// How many writes are not deferred after another thread has used a withdrawn storage: the first time, and at most.
+// How many writes are not deferred after another thread has used a withdrawn storage: the first time, and at most. Each time doubles
+// the number. Estimates, not measured.
 constexpr uint32_t kMinUndeferredWrites = 64, kMaxUndeferredWrites = 1 << 14;
+// Number of entries before destroyed storages are looked for. Estimate, not measured.
+constexpr size_t kMinEntriesToSweep = 64;
 
 }  // namespace
 
@@ -76,7 +79,7 @@ struct WithdrawnTable {
   PointerMap indices;                                  // Index into `entries` by storage.
   std::vector<std::unique_ptr<Withdrawable>> entries;  // Null where an entry was removed.
   std::map<const char*, Withdrawable*> by_address;
-  size_t sweep_at = 64;
+  size_t sweep_at = kMinEntriesToSweep;
   std::atomic<uint64_t> removals{0};
 
   static WithdrawnTable& get() {
@@ -140,7 +143,7 @@ struct WithdrawnTable {
       kept.push_back(std::move(entry));
     }
     entries = std::move(kept);
-    sweep_at = std::max<size_t>(64, 2 * entries.size());
+    sweep_at = std::max(kMinEntriesToSweep, 2 * entries.size());
   }
 };
 

@@ -137,11 +137,16 @@ struct Cost {
 
 }  // namespace
 
+// Instructions of a loop body up to which it is unrolled four times and twice. Estimates, not
+// measured; bench_kernels shows their effect.
+constexpr int kMaxInstructionsUnrolledFourTimes = 12, kMaxInstructionsUnrolledTwice = 80;
+
 int unroll(const std::vector<Statement>& body, const Analysis& analysis) {
   Cost cost;
   cost.add(body, analysis);
   if (cost.calls) return 1;
-  return cost.instructions <= 12 ? 4 : cost.instructions <= 80 ? 2 : 1;
+  if (cost.instructions <= kMaxInstructionsUnrolledFourTimes) return 4;
+  return cost.instructions <= kMaxInstructionsUnrolledTwice ? 2 : 1;
 }
 
 }  // namespace tenon::codegen

@@ -8,7 +8,7 @@
 namespace tenon::codegen {
 
 struct Analysis {
-  std::vector<ir::DType> types;  // Per register.
+  std::vector<ir::DType> types;  // One type per register.
   std::vector<int32_t> uses;     // Number of uses per register.
   // Per register: it varies from lane to lane of the enclosing vector loop. Other registers are scalars.
   std::vector<char> varies;

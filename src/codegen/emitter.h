@@ -93,8 +93,8 @@ class Emitter {
   std::vector<Value*> buffers_, sizes_, scalars_;
   std::vector<Value*> variables_;  // Values of loop variables, except for that of a vector loop.
   std::vector<Vectors> registers_;
-  std::vector<char> is_inner_register_;  // Per register: it is defined inside the current vector loop.
-  std::vector<char> is_inner_variable_;  // Per variable: its loop is inside the current vector loop.
+  std::vector<char> is_inner_register_;  // One flag per register: it is defined inside the current vector loop.
+  std::vector<char> is_inner_variable_;  // One flag per variable: its loop is inside the current vector loop.
   VectorScope* scope_ = nullptr;
 };
 

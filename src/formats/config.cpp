@@ -11,7 +11,7 @@
 namespace tenon::formats {
 namespace {
 
-constexpr size_t kMaxShownCharacters = 60;
+constexpr size_t kMaxShownCharacters = 60;  // Keeps an error message on one line.
 
 std::string brief(const nlohmann::json& value) {
   if (value.is_object()) return "an object";

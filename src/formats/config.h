@@ -28,7 +28,7 @@ class Config {
   // Returns false if the field is missing or null, which mean the same in these files. Does not mark the field as read.
   bool has(const std::string& name) const;
 
-  // Limits are inclusive.
+  // Limits are inclusive. Callers pass safety limits, far above the values of published files; these are not measured.
   int64_t integer(const std::string& name, int64_t min, int64_t max) const;
   double number(const std::string& name, double min, double max) const;
   bool boolean(const std::string& name) const;

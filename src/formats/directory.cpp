@@ -150,8 +150,9 @@ void Directory::sync() const {
 AtomicFile::AtomicFile(const Directory& directory, std::string name) : directory_(directory), name_(std::move(name)) {
   check_plain(directory_.path_, name_);
   static std::atomic<unsigned> counter{0};
-  constexpr int kTries = 100;  // A killed process with the same id may have left files of these names.
-  for (int i = 0; i < kTries && file_.fd() < 0; ++i) {
+  // A killed process with the same id may have left files of these names. Safety limit, not measured.
+  constexpr int kMaxTries = 100;
+  for (int i = 0; i < kMaxTries && file_.fd() < 0; ++i) {
     temporary_ = ".tenon-" + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp";
     file_ = FileDescriptor(
         ::openat(directory_.directory_.fd(), temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));

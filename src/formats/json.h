@@ -12,14 +12,15 @@
 
 namespace tenon::formats {
 
-// The count of values is bounded too, because parsing expands "[]," from 3 to 40 bytes.
+// Safety limits against malformed and malicious files, far above the sizes of published files; not measured. The count of values is
+// bounded too, because parsing expands "[]," from 3 to 40 bytes.
 struct JsonLimits {
   size_t bytes;
   size_t values;
 };
 constexpr JsonLimits kConfigLimits{16u << 20, 1u << 17};
 constexpr JsonLimits kTokenizerLimits{64u << 20, 1u << 23};
-constexpr int kMaxJsonDepth = 64;
+constexpr int kMaxJsonDepth = 64;  // Nested objects and lists; the parser is recursive.
 
 nlohmann::json parse_json(std::string_view text, const std::string& source, JsonLimits limits = kConfigLimits);
 // Returns the names in the object that is the field `name` of the outermost object, in the order of the text; none if there is no such

@@ -15,7 +15,7 @@
 namespace tenon::formats {
 namespace {
 
-constexpr size_t kLengthBytes = 8;
+constexpr size_t kLengthBytes = 8;  // The format begins with the length of its header as a 64-bit integer.
 
 [[noreturn]] void refuse(const std::string& source, const std::string& what) { throw UserError(ErrorCode::format, source + ": " + what); }
 

@@ -15,7 +15,7 @@ namespace tenon::formats {
 
 constexpr size_t kMaxHeaderBytes = 100'000'000;  // Limit of the Python package.
 constexpr size_t kMaxRank = 64;                  // Limit of numpy.
-constexpr size_t kMaxMetadataEntries = 1024;
+constexpr size_t kMaxMetadataEntries = 1024;     // Safety limit, not measured.
 
 class Safetensors {
  public:

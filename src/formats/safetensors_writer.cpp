@@ -12,7 +12,7 @@
 namespace tenon::formats {
 namespace {
 
-constexpr size_t kAlignment = 8;
+constexpr size_t kAlignment = 8;  // Bytes, as in the Python package.
 
 [[noreturn]] void refuse(const std::string& file, const std::string& what) {
   throw UserError(ErrorCode::format, file + " cannot be written: " + what);

@@ -11,6 +11,7 @@
 
 namespace tenon::formats {
 
+// Safety limits, far above the sizes of published models; not measured.
 constexpr size_t kMaxIndexBytes = 64u << 20;
 constexpr size_t kMaxShards = 4096;
 

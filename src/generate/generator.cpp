@@ -20,10 +20,11 @@ namespace tenon {
 
 namespace {
 
-// Chunk lengths, longest first. Prompts are padded to a multiple of the shortest.
+// Chunk lengths in tokens, longest first. Prompts are padded to a multiple of the shortest. Each length is one more graph; `bench_decode
+// prefill` measures the cost of a prompt. The lengths are an estimate.
 constexpr int64_t kPrefillLengths[] = {512, 256, 128, 64, 32, 16};
 constexpr int64_t kMinPrefillLength = 16;
-constexpr int64_t kInitialCapacity = 2048;  // The initial capacity of the cache, in tokens.
+constexpr int64_t kInitialCapacity = 2048;  // The initial capacity of the cache, in tokens; it grows on demand. Not measured.
 
 using TokenSequences = std::vector<std::vector<int64_t>>;
 

@@ -288,9 +288,9 @@ class Writer {
   const Space& space_;
   Lowered& out_;
   std::vector<TermInfo> info_;
-  std::vector<loop::Index> indices_;  // Per buffer.
-  std::vector<int> last_read_;        // Per buffer: the phase of its last load.
-  std::vector<bool> is_inner_;        // Per buffer: it varies along the reduced dimensions.
+  std::vector<loop::Index> indices_;  // One entry per buffer.
+  std::vector<int> last_read_;        // The phase of each buffer's last load.
+  std::vector<bool> is_inner_;        // One flag per buffer: it varies along the reduced dimensions.
   std::vector<loop::Loop::Variable> inner_variables_;
   std::map<size_t, int32_t> variable_of_;  // Loop variable of each group dimension that has a separate loop.
   int64_t inner_count_ = 1;

@@ -13,7 +13,7 @@ struct Space {
   struct LoopDim {
     int64_t extent = 1;
     int64_t group_dim = -1;        // The group dimension if the loop covers exactly one, otherwise -1.
-    std::vector<int64_t> strides;  // Per buffer; 0 where it is broadcast or reduced.
+    std::vector<int64_t> strides;  // One entry per buffer; 0 where it is broadcast or reduced.
   };
   std::vector<LoopDim> kept;        // Has at least one dimension.
   std::vector<LoopDim> reduced;     // Empty if the group reduces nothing.

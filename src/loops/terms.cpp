@@ -16,7 +16,7 @@ namespace loop = ir::loop;
 
 Terms::Terms(const ir::Graph& graph, const ops::Lowerings& lowerings, const ir::Group& group, const std::vector<ValueId>& buffers)
     : graph_(graph), lowerings_(lowerings), group_(group), buffers_(buffers) {
-  // Long chains that differ only in their constants share one kernel if the constants are arguments.
+  // Long chains that differ only in their constants share one kernel if the constants are arguments. Estimate, not measured.
   constexpr size_t kMinNodesForConstantArguments = 24;
   constants_are_arguments_ = group.nodes.size() >= kMinNodesForConstantArguments;
   for (size_t i : group.loops().segment_nodes)

@@ -21,7 +21,7 @@ namespace {
 
 #pragma GCC diagnostic ignored "-Wpsabi"  // The warning is irrelevant for functions that are always inlined.
 #define TENON_WIDE TENON_CLONES("avx512f", "avx2", "default")
-constexpr int64_t kLanes = 16;
+constexpr int64_t kLanes = 16;  // Floats of a 512-bit register.
 using Lanes = float __attribute__((vector_size(64), aligned(4)));
 using Integers = uint32_t __attribute__((vector_size(64)));
 using Shorts = uint16_t __attribute__((vector_size(32), aligned(2)));
@@ -84,7 +84,8 @@ void attend_one(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& v
   const T *k = keys.const_data_ptr<T>(), *v = values.const_data_ptr<T>(), *queries = q.const_data_ptr<T>();
   T* to = out.data_ptr<T>();
   float scale = static_cast<float>(1 / std::sqrt(static_cast<double>(size)));
-  constexpr int64_t kMinMultipliesPerThread = 1 << 15;  // Fewer multiplications are not worth another thread.
+  // Fewer multiplications are not worth another thread. About a microsecond of work. Estimate, not measured.
+  constexpr int64_t kMinMultipliesPerThread = 1 << 15;
   int64_t grain = std::max<int64_t>(1, kMinMultipliesPerThread / (group * size * (position + 1)));
   bridge::parallel_for(0, batch * kv_heads, grain, [&](int64_t begin, int64_t end) {
     std::vector<float> scores(static_cast<size_t>(group * (position + 1))), query(static_cast<size_t>(group * size)), sum(query.size()),

@@ -11,7 +11,8 @@ namespace {
 using ir::ValueId;
 
 std::optional<Concatenation> from_cat(const ir::Graph& graph, const ir::Node& node, const ir::TensorType& type) {
-  constexpr size_t kMaxConcatOperands = 4;  // Each operand costs one masked load per element.
+  // Each operand costs one masked load per element of the result. Estimate, not measured.
+  constexpr size_t kMaxConcatOperands = 4;
   const auto* list = std::get_if<ir::ValueList>(&node.args[0]);
   const auto* dim = ir::constant<int64_t>(node, 1);
   if (!list || !dim || list->ids.size() < 2 || list->ids.size() > kMaxConcatOperands) return std::nullopt;
@@ -116,7 +117,8 @@ std::optional<Concatenation> concatenation_of(const ir::Graph& graph, const ir::
 }
 
 std::optional<Pooling> pooling_of(const ir::Graph& graph, const ir::Node& node) {
-  constexpr int64_t kMaxWindowElements = 16;  // Each element of a window costs one load.
+  // Each element of a window costs one load per element of the result. Estimate, not measured.
+  constexpr int64_t kMaxWindowElements = 16;
   bool is_adaptive = node.op == "aten::adaptive_max_pool2d" || node.op == "aten::_adaptive_avg_pool2d";
   bool is_max = node.op == "aten::adaptive_max_pool2d" || node.op == "aten::max_pool2d_with_indices";
   bool is_upsample_gradient = node.op == "aten::upsample_nearest2d_backward";

@@ -89,8 +89,9 @@ int depth(const Expression& e) {
   return deepest + (e.kind == Expression::Kind::reduction);
 }
 
-// Number of elements reduced into one above which ATen's multi-threaded reduction is faster.
-constexpr int64_t kMaxReductionLength = int64_t{1} << 20;
+// Elements that are reduced into one. ATen divides longer reductions among threads, while a kernel computes each result on one.
+// Estimate, not measured.
+constexpr int64_t kMaxElementsPerReduction = int64_t{1} << 20;
 
 // Promotes as ATen does: tensors with dimensions count first; 0-d tensors and then scalars count only
 // if they are of a higher category (bool, integer, floating).
@@ -266,7 +267,7 @@ bool fits_results(const ir::Graph& graph, const ir::Node& node, const OpEntry& e
     if (gone) length *= sizes[d];
     else dropped.push_back(sizes[d]);
   }
-  if (reduces && (length == 1 || length > kMaxReductionLength)) return false;
+  if (reduces && (length == 1 || length > kMaxElementsPerReduction)) return false;
   ValueId first = *std::find_if(results.begin(), results.end(), [](ValueId id) { return id != ir::kNoValue; });
   for (ValueId id : results) {
     if (id == ir::kNoValue) continue;

@@ -40,8 +40,8 @@ class AliasSets {
   }
 
   std::vector<ir::ValueId> parent_;
-  std::vector<bool> output_;                      // Per value.
-  std::vector<bool> input_, returned_, written_;  // Per set, stored at its representative.
+  std::vector<bool> output_;                      // One entry per value.
+  std::vector<bool> input_, returned_, written_;  // One entry per set, stored at its representative.
 };
 
 }  // namespace tenon::passes

@@ -16,11 +16,11 @@ using ir::kNoValue;
 using ir::ValueId;
 using ops::View;
 
-using DimList = std::vector<int64_t>;
+using DimOrder = std::vector<int64_t>;
 
 // Returns the permutation of a view: dimension d of the result is dimension order[d] of the operand. Empty if it is unknown.
-DimList order_of(const ir::Node& node, size_t rank) {
-  DimList order(rank);
+DimOrder order_of(const ir::Node& node, size_t rank) {
+  DimOrder order(rank);
   std::iota(order.begin(), order.end(), 0);
   bool fits = true;
   auto wrapped = [&](int64_t d) {
@@ -33,15 +33,15 @@ DimList order_of(const ir::Node& node, size_t rank) {
     return order;
   }
   if (node.op == "aten::permute") {
-    const auto* dims = constant<DimList>(node, 1);
+    const auto* dims = constant<DimOrder>(node, 1);
     if (!dims || dims->size() != rank) return {};
     for (size_t d = 0; d < rank; ++d) order[d] = wrapped((*dims)[d]);
-    return fits ? order : DimList();
+    return fits ? order : DimOrder();
   }
   const auto *a = constant<int64_t>(node, 1), *b = constant<int64_t>(node, 2);
   if (node.op != "aten::transpose.int" || !a || !b || rank == 0) return {};
   std::swap(order[static_cast<size_t>(wrapped(*a))], order[static_cast<size_t>(wrapped(*b))]);
-  return fits ? order : DimList();
+  return fits ? order : DimOrder();
 }
 
 bool names_sizes(const std::string& op) { return op == "aten::view" || op == "aten::_unsafe_view" || op == "aten::_reshape_alias"; }
@@ -121,7 +121,7 @@ class Simplifier {
     } else if (kind == View::expand && expand_strides(type(base), wanted.sizes) == wanted.strides) {
       node.args[1] = ir::Attribute(wanted.sizes);
     } else if (kind == View::permute) {
-      DimList order = order_of(node, wanted.sizes.size()), inner = order_of(*producer_[middle], wanted.sizes.size());
+      DimOrder order = order_of(node, wanted.sizes.size()), inner = order_of(*producer_[middle], wanted.sizes.size());
       if (order.empty() || inner.empty()) return false;
       for (int64_t& d : order) d = inner[static_cast<size_t>(d)];
       node.op = "aten::permute";

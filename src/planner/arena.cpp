@@ -9,7 +9,7 @@ namespace {
 using ir::kNoValue;
 using ir::ValueId;
 
-constexpr int64_t kAlignment = 64;
+constexpr int64_t kAlignment = 64;  // Bytes of a cache line and of the widest vector register.
 
 // The free ranges of a block of memory, by their first byte. The block grows as needed, or has a fixed size.
 class FreeList {
@@ -141,7 +141,8 @@ class ArenaPlanner {
   int64_t bytes(ValueId id) const { return ir::extent_of(graph_.values[id].type) * ir::dtype_size(graph_.values[id].type.dtype); }
   FreeList& free_list(int32_t host) { return host == ir::Arena::kBlock ? block_list_ : hosts_[static_cast<size_t>(host)].free_list; }
 
-  // One or two values get storages of their own, which are freed when the values die; a block would be kept.
+  // One or two values get storages of their own, which are freed when the values die; a block would be kept. The number is an estimate,
+  // not measured.
   void drop_small_block() {
     constexpr ptrdiff_t kMaxValuesWithoutBlock = 2;
     auto is_in_block = [](const ir::Arena::Location& location) { return location.host == ir::Arena::kBlock; };
@@ -153,7 +154,7 @@ class ArenaPlanner {
 
   // Finds results whose buffers can hold intermediate values before the results are written.
   void find_hosts() {
-    constexpr int64_t kMinHostBytes = 4096;
+    constexpr int64_t kMinHostBytes = 4096;  // One page: a smaller result saves no memory worth the search. Not measured.
     std::vector<bool> is_output(graph_.values.size(), false);
     for (ValueId id : graph_.outputs)
       if (id != kNoValue) is_output[id] = true;
@@ -175,7 +176,7 @@ class ArenaPlanner {
     } else {
       location = {ir::Arena::kBlock, -1};
       // Hosts are sorted by the node that writes them. Only hosts that are written after `end` can hold the value.
-      constexpr ptrdiff_t kMaxHostsTried = 64;
+      constexpr ptrdiff_t kMaxHostsTried = 64;  // Makes planning linear in the number of values. Estimate, not measured.
       auto later = std::upper_bound(hosts_.begin(), hosts_.end(), end, [](size_t e, const HostBuffer& host) { return e < host.written; });
       auto last = later + std::min(kMaxHostsTried, hosts_.end() - later);
       for (auto host = later; host != last && location.begin < 0; ++host)

@@ -6,8 +6,12 @@
 namespace tenon::probe {
 namespace {
 
-// Host time per op in eager mode and in checked replay, in seconds.
+// Host time per op in eager mode and in checked replay, in seconds. Rounded; bench_replay compares the two.
 constexpr double kEagerSecondsPerOp = 1.2e-6, kReplaySecondsPerOp = 0.4e-6;
+// The fraction of the time inside ops that host time can be, and the largest speedup that is reported. Both keep the estimate plausible;
+// not measured.
+constexpr double kMaxHostFraction = 0.5, kMaxSpeedup = 20;
+constexpr size_t kMaxOpsShown = 5;
 
 template <class... T>
 std::string line(const char* format, T... values) {
@@ -45,7 +49,7 @@ std::string Report::text() const {
               percent(of(OpCategory::view) + of(OpCategory::other), kernels));
   std::vector<std::pair<std::string, std::pair<size_t, double>>> sorted(by_op.begin(), by_op.end());
   std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.second > b.second.second; });
-  for (size_t i = 0; i < sorted.size() && i < 5; ++i)
+  for (size_t i = 0; i < sorted.size() && i < kMaxOpsShown; ++i)
     out += line("    %-40s %8zu times %9.3f ms\n", sorted[i].first.c_str(), sorted[i].second.first, sorted[i].second.second * 1e3);
   double average = chains.count ? static_cast<double>(chains.ops) / static_cast<double>(chains.count) : 0;
   out += line("  chains that would fuse: %zu, of %.1f ops each, %.3f ms; as one kernel each about %.3f ms\n", chains.count, average,
@@ -58,10 +62,11 @@ std::string Report::text() const {
     out += line("  repeats: the last %zu ops are one block of %zu, %zu times\n", block.ops * block.times, block.ops, block.times);
   else out += "  repeats: no block of ops repeats; compiling pays when a function is called again and again\n";
   double host = static_cast<double>(ops) * (kEagerSecondsPerOp - kReplaySecondsPerOp);
-  double saved = std::max(0.0, chains.seconds - chains.longest_op_seconds) + std::min(host, call_seconds / 2);
-  double left = std::max(wall_seconds - saved, wall_seconds / 20);
-  out += line("  estimate: %.2f x, if the repeated part is compiled (%.1f ms of host time, %.1f ms of memory traffic saved)\n",
-              wall_seconds / left, std::min(host, call_seconds / 2) * 1e3, (chains.seconds - chains.longest_op_seconds) * 1e3);
+  double saved = std::max(0.0, chains.seconds - chains.longest_op_seconds) + std::min(host, call_seconds * kMaxHostFraction);
+  double left = std::max(wall_seconds - saved, wall_seconds / kMaxSpeedup);
+  out +=
+      line("  estimate: %.2f x, if the repeated part is compiled (%.1f ms of host time, %.1f ms of memory traffic saved)\n",
+           wall_seconds / left, std::min(host, call_seconds * kMaxHostFraction) * 1e3, (chains.seconds - chains.longest_op_seconds) * 1e3);
   return out;
 }
 

@@ -31,7 +31,7 @@ struct Report {
   std::map<OpCategory, double> seconds;
   std::map<std::string, std::pair<size_t, double>> by_op;  // Count and seconds by op.
   Chains chains;
-  std::map<std::string, HostRead> host_reads;  // By source line.
+  std::map<std::string, HostRead> host_reads;  // Keyed by source line.
   RepeatedBlock block;
 
   std::string text() const;

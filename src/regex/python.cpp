@@ -12,9 +12,10 @@ namespace tenon::regex {
 
 namespace {
 
-constexpr int kMaxDepth = 100;
-constexpr uint64_t kUnbounded = UINT32_MAX;  // Python's MAXREPEAT.
+// Safety limits, not measured. The translator is recursive.
+constexpr int kMaxNestedGroups = 100;
 constexpr size_t kMaxCharacters = 64 << 10;
+constexpr uint64_t kUnbounded = UINT32_MAX;  // Python's MAXREPEAT.
 
 // A translated subpattern in PCRE2's syntax, and its minimum and maximum width in characters: Python rejects a lookbehind of variable
 // width.
@@ -53,7 +54,7 @@ class PythonTranslator : PatternReader {
 
   // Parses a|b|c up to a closing parenthesis or the end. Flags of the whole pattern come at the start of the first alternative.
   PatternNode alternatives(PatternFlags flags, int depth) {
-    if (depth > kMaxDepth) refuse("more than 100 nested groups");
+    if (depth > kMaxNestedGroups) refuse("more than 100 nested groups");
     if (depth == 0) global_flags(flags);
     PatternNode out;
     for (bool is_first = true;; is_first = false) {

@@ -10,7 +10,8 @@ namespace tenon::regex {
 
 namespace {
 
-constexpr uint32_t kMaxDepth = 1'000'000, kMaxHeapKilobytes = 256 << 10, kMaxNesting = 250;
+// Safety limits for PCRE2, not measured: nested backtracking points, memory of a match, nested groups of a pattern (PCRE2's default).
+constexpr uint32_t kMaxBacktrackDepth = 1'000'000, kMaxHeapKilobytes = 256 << 10, kMaxNestedGroups = 250;
 
 std::string message(int code) {
   PCRE2_UCHAR text[256];
@@ -60,7 +61,7 @@ Regex::Regex(std::string_view pattern, const RegexOptions& options, std::string_
   }
   CompileOwner context(non_null(pcre2_compile_context_create(nullptr)));
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
-  pcre2_set_parens_nest_limit(context.get(), kMaxNesting);
+  pcre2_set_parens_nest_limit(context.get(), kMaxNestedGroups);
   uint32_t flags = PCRE2_UTF | (options.is_literal ? PCRE2_LITERAL : PCRE2_UCP) | (options.is_multiline ? PCRE2_MULTILINE : 0);
   int error = 0;
   PCRE2_SIZE offset = 0;
@@ -80,7 +81,7 @@ class Regex::Matcher {
         context_(non_null(pcre2_match_context_create(nullptr))) {
     uint64_t steps = code.options.min_steps + text.size() * uint64_t{code.options.steps_per_byte};
     pcre2_set_match_limit(context_.get(), static_cast<uint32_t>(std::min<uint64_t>(steps, UINT32_MAX)));
-    pcre2_set_depth_limit(context_.get(), kMaxDepth);
+    pcre2_set_depth_limit(context_.get(), kMaxBacktrackDepth);
     pcre2_set_heap_limit(context_.get(), kMaxHeapKilobytes);
   }
 

@@ -10,7 +10,7 @@ namespace tenon::tokens {
 
 namespace {
 
-constexpr size_t kMaxContentBytes = 4096;  // Bounds the comparison at every position of a text.
+constexpr size_t kMaxContentBytes = 4096;  // Safety limit, not measured: bounds the comparison at every position of a text.
 
 size_t spaces_before(std::string_view text, size_t end) {
   for (size_t at = end; at > 0 && is_white_space(previous_character(text, at));) end = at;

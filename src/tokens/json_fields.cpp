@@ -9,8 +9,9 @@ namespace tenon::tokens {
 
 namespace {
 
+// Safety limits, far above published tokenizers; not measured.
 constexpr size_t kMaxFileBytes = 64 << 20;
-constexpr int kMaxDepth = 32;
+constexpr int kMaxTokenizerDepth = 32;
 constexpr uint64_t kMaxTokenIds = 1 << 22;
 
 }  // namespace
@@ -21,7 +22,7 @@ Json parse_json(std::string_view text) {
   if (text.size() > kMaxFileBytes) refuse("the file has more than 64 MiB");
   std::vector<std::unordered_set<std::string>> keys;
   auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > kMaxDepth) refuse("nested deeper than " + std::to_string(kMaxDepth));
+    if (depth > kMaxTokenizerDepth) refuse("nested deeper than " + std::to_string(kMaxTokenizerDepth));
     if (event == Json::parse_event_t::object_start) keys.emplace_back();
     if (event == Json::parse_event_t::object_end) keys.pop_back();
     if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get_ref<const std::string&>()).second)

@@ -129,7 +129,8 @@ class OnigurumaTranslator {
     groups_.push_back(start);
     folds_.push_back(fold);
     last_letter_ = 0;
-    if (groups_.size() > 50) refuse("more than 50 nested groups");
+    constexpr size_t kMaxNestedGroups = 50;  // Safety limit, not measured.
+    if (groups_.size() > kMaxNestedGroups) refuse("more than 50 nested groups");
   }
 
   void close() {

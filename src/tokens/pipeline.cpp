@@ -7,7 +7,7 @@ namespace tenon::tokens {
 
 namespace {
 
-constexpr size_t kMaxTextBytes = 1 << 30;
+constexpr size_t kMaxTextBytes = 1 << 30;  // Safety limit, not measured.
 
 // Padding to the longest text of a batch has no effect on a single text.
 void check_padding(const Json& value) {

@@ -6,7 +6,7 @@ namespace tenon::tokens {
 
 namespace {
 
-constexpr size_t kMaxEncodedIds = size_t{1} << 31;  // A malicious template may repeat the text many times.
+constexpr size_t kMaxEncodedIds = size_t{1} << 31;  // Safety limit, not measured: a malicious template may repeat the text many times.
 
 // Ids before the text, then the ids after each copy of it.
 using Template = std::vector<std::vector<int64_t>>;

@@ -5,8 +5,15 @@
 
 namespace tenon::tokens {
 
+namespace {
+
+// The size to which a tokenizer may expand a text, in bytes and as a multiple of the text. Safety limits, not measured.
+constexpr size_t kMaxAddedBytes = size_t{1} << 20, kMaxGrowthFactor = 64;
+
+}  // namespace
+
 void check_growth(size_t bytes, size_t bytes_before) {
-  if (bytes > (size_t{1} << 20) + 64 * bytes_before)
+  if (bytes > kMaxAddedBytes + kMaxGrowthFactor * bytes_before)
     throw UserError(ErrorCode::tokenizer, "tokenizer.json: its steps expand a text of " + std::to_string(bytes_before) + " bytes to " +
                                               std::to_string(bytes) + " bytes; remove the steps that repeat text");
 }

@@ -6,7 +6,7 @@ namespace tenon::tokens {
 
 namespace {
 
-constexpr size_t kMaxPattern = 64 << 10;
+constexpr size_t kMaxPatternBytes = 64 << 10;  // Safety limit, not measured.
 
 regex::RegexOptions options() {
   return {.code = ErrorCode::tokenizer, .advice = "Encode the text in smaller portions, or simplify the expression."};
@@ -15,7 +15,7 @@ regex::RegexOptions options() {
 }  // namespace
 
 TokenizerRegex TokenizerRegex::oniguruma(std::string_view pattern) {
-  if (pattern.size() > kMaxPattern) throw UserError(ErrorCode::tokenizer, "a regular expression of more than 64 KiB");
+  if (pattern.size() > kMaxPatternBytes) throw UserError(ErrorCode::tokenizer, "a regular expression of more than 64 KiB");
   auto with_lines = options();
   with_lines.is_multiline = true;
   return TokenizerRegex(pcre2_from_oniguruma(pattern), with_lines, pattern);

@@ -36,6 +36,7 @@ class WordCache {
   }
 
  private:
+  // Bounds the cache to 65,536 words of at most 64 bytes, a few megabytes. Estimates, not measured.
   static constexpr size_t kStripes = 16, kMaxWordsPerStripe = 4096, kMaxWordBytes = 64;
 
   struct Stripe {

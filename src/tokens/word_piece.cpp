@@ -9,7 +9,7 @@ namespace tenon::tokens {
 
 namespace {
 
-constexpr uint64_t kMaxWordCharacters = 1000;  // The search is quadratic in it.
+constexpr uint64_t kMaxWordCharacters = 1000;  // Safety limit, not measured: the search is quadratic in it.
 
 size_t characters_of(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });

@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include "base/error.h"
+#include "bridge/dispatch_keys.h"
 
 namespace tenon::test {
 
@@ -122,6 +123,14 @@ TEST(Errors, SpentResult) {
     EXPECT_ANY_THROW(loss.backward());
   }
   EXPECT_GE(tenon::explain(step).answered, 1u) << tenon::explain(step);
+}
+
+TEST(Errors, DispatchKeyThatAnotherLibraryHas) {
+  constexpr auto key = c10::DispatchKey::TESTING_ONLY_GenericMode;
+  torch::Library other(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
+  other.fallback(torch::CppFunction::makeFallthrough());
+  expect_error(ErrorCode::internal, {"TESTING_ONLY_GenericMode", "is used by another library", "do not load the other library"},
+               [&] { bridge::take_dispatch_key(key, torch::CppFunction::makeFallthrough()); });
 }
 
 }  // namespace tenon::test

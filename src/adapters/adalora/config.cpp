@@ -5,7 +5,7 @@
 
 namespace tenon::adapters {
 
-AdaloraConfig::AdaloraConfig(const formats::Config& config) : first_rank(config.integer_or("init_r", 12, 1, 1 << 16)) {
+AdaloraConfig::AdaloraConfig(const formats::Config& config) : first_rank(config.integer_or("init_r", 12, 1, kMaxAdapterRank)) {
   double alpha = config.number_or("lora_alpha", 8, -1e9, 1e9), first = static_cast<double>(first_rank);
   scale = (alpha > 0 ? alpha : first) / (first + 1e-5);  // PEFT's guard against division by 0 affects the result.
   if (config.has("rank_pattern")) {
@@ -17,8 +17,8 @@ AdaloraConfig::AdaloraConfig(const formats::Config& config) : first_rank(config.
       remaining[name.substr(0, name.size() - kSuffix.size())] = std::count(flags.begin(), flags.end(), true);
     }
   }
-  constexpr int64_t kMaxSteps = int64_t{1} << 40;
-  target_rank = config.integer_or("target_r", 8, 1, 1 << 16);
+  constexpr int64_t kMaxSteps = int64_t{1} << 40;  // Safety limit, not measured.
+  target_rank = config.integer_or("target_r", 8, 1, kMaxAdapterRank);
   tinit = config.integer_or("tinit", 0, 0, kMaxSteps);
   tfinal = config.integer_or("tfinal", 0, 0, kMaxSteps);
   delta_t = config.integer_or("deltaT", 1, 1, kMaxSteps);

@@ -3,7 +3,7 @@
 namespace tenon::adapters {
 
 LycorisConfig::LycorisConfig(const formats::Config& config)
-    : r(config.integer_or("r", 8, 1, 1 << 16)),
+    : r(config.integer_or("r", 8, 1, kMaxAdapterRank)),
       alpha(config.number_or("alpha", 8, -1e9, 1e9)),
       effective_conv(config.boolean_or("use_effective_conv2d", false)),
       ranks(config, "rank_pattern"),

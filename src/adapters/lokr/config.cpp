@@ -11,7 +11,7 @@ LokrConfig::LokrConfig(const formats::Config& config)
 
 std::pair<int64_t, int64_t> LokrConfig::factors(int64_t number) const {
   if (decompose_factor > 0 && number % decompose_factor == 0) {
-    return {decompose_factor, number / decompose_factor};  // In this order, even if the first factor is the larger one.
+    return {decompose_factor, number / decompose_factor};  // The order stays, even if the first factor is the larger one.
   }
   int64_t most = decompose_factor < 0 ? number : decompose_factor, m = 1, n = number, sum = m + n;
   while (m < n) {

@@ -20,7 +20,7 @@ void check_start(const formats::Config& config) {
 }  // namespace
 
 LoraConfig::LoraConfig(const formats::Config& config)
-    : r(config.integer_or("r", 8, 1, 1 << 16)),
+    : r(config.integer_or("r", 8, 1, kMaxAdapterRank)),
       alpha(config.number_or("lora_alpha", 8, -1e9, 1e9)),
       rslora(config.boolean_or("use_rslora", false)),
       dora(config.boolean_or("use_dora", false)),

@@ -33,6 +33,7 @@ struct Product {
 };
 
 // Up to this many rows a product is bound by reading its weight: prepacking does not pay, and the gemv kernel beats the library.
+// bench_decode measures products of one row; the bound itself is an estimate.
 inline constexpr int64_t kMaxGemvRows = 4;
 
 // A 2-d convolution with optional batch norm, addition and ReLU. Group inputs in this order: image, weight, bias, the norm's scale,

@@ -46,13 +46,18 @@ void add_elements(const TensorType& type, size_t dim, int64_t at, std::vector<in
   for (int64_t i = 0; i < type.sizes[dim]; ++i) add_elements(type, dim + 1, at + i * type.strides[dim], out);
 }
 
+// Elements of a tensor that are listed to compare it with another. Bounds the compile time; not measured.
+constexpr int64_t kMaxListedElements = 4096;
+// Steps of the search for a common element. Bounds the compile time; not measured.
+constexpr int64_t kMaxSearchSteps = 1 << 20;
+
 // Lists the elements of small tensors, and assumes an overlap for large ones.
 bool share_by_counting(const TensorType& a, const TensorType& b) {
   std::vector<int64_t> x, y;
   for (const TensorType* type : {&a, &b}) {
     int64_t count = 1;
     for (int64_t size : type->sizes) count *= size;
-    if (count > 4096) return true;
+    if (count > kMaxListedElements) return true;
   }
   add_elements(a, 0, a.offset, x);
   add_elements(b, 0, b.offset, y);
@@ -80,7 +85,7 @@ bool may_overlap(const TensorType& a, const TensorType& b) {
   for (size_t i = 0; i < a.sizes.size(); ++i) {
     dims.push_back({a.strides[i], a.sizes[i], b.sizes[i]});
     work *= a.sizes[i] + b.sizes[i];
-    if (work > 1 << 20) return true;  // The search would take too long, so an overlap is assumed.
+    if (work > kMaxSearchSteps) return true;  // The search would take too long, so an overlap is assumed.
   }
   std::sort(dims.begin(), dims.end(), [](const StridedDim& p, const StridedDim& q) { return p.stride > q.stride; });
   return reachable(b.offset - a.offset, dims, 0);

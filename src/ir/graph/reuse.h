@@ -10,11 +10,11 @@
 namespace tenon::ir {
 
 struct Reuse {
-  std::vector<std::vector<bool>> in_place;  // Per node and write: the write may happen in place.
-  std::vector<bool> no_op;                  // Per node: a scatter whose source already aliases its destination.
-  std::vector<std::vector<ValueId>> drops;  // Per node: values whose last use it is.
-  std::vector<bool> written_already;        // Per write-back: it happened in place, so nothing is copied.
-  std::vector<int> buffer;                  // Per value: the id of its buffer.
+  std::vector<std::vector<bool>> in_place;  // One flag per node and write: the write may happen in place.
+  std::vector<bool> no_op;                  // One flag per node: a scatter whose source already aliases its destination.
+  std::vector<std::vector<ValueId>> drops;  // The values whose last use each node is.
+  std::vector<bool> written_already;        // One flag per write-back: it happened in place, so nothing is copied.
+  std::vector<int> buffer;                  // The buffer id of each value.
 };
 
 // Memory of a run: one block, and the buffers of outputs that are not written yet.
@@ -24,7 +24,7 @@ struct Arena {
     int64_t begin = 0;  // Offset in bytes.
   };
   static constexpr int32_t kBlock = -1, kOwn = -2;
-  std::vector<Location> locations;  // Per value; kOwn means a separate allocation.
+  std::vector<Location> locations;  // One location per value; kOwn means a separate allocation.
   std::vector<ValueId> hosts;       // Outputs that are allocated before the first node runs.
   int64_t bytes = 0;                // Size of the block.
 };

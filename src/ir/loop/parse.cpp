@@ -210,7 +210,7 @@ class KernelParser : Scanner {
   }
 
   Loop loop() {
-    if (++depth_ > kMaxDepth) fail("fewer loops inside each other");
+    if (++depth_ > kMaxLoopDepth) fail("fewer loops inside each other");
     Loop l;
     l.kind = loop_kind();
     do {
@@ -231,7 +231,7 @@ class KernelParser : Scanner {
     return l;
   }
 
-  static constexpr int kMaxDepth = 100;
+  static constexpr int kMaxLoopDepth = 100;  // Safety limit: the parser is recursive. Not measured.
 
   LoopKernel kernel_;
   IdMap registers_, variables_;
