@@ -17,7 +17,7 @@
 namespace tenon::driver {
 namespace {
 
-// Limit on the graphs of one op range. Each set of storages that outlive the range needs a graph of its own.
+// Limit on the graphs of one op range. Each set of storages that outlive the range needs a graph of its own. Bounds memory; not measured.
 constexpr size_t kMaxPlansPerRange = 8;
 
 capture::Geometry geometry_of(const ir::TensorType& type) {

@@ -78,7 +78,7 @@ std::string megabytes(size_t bytes) {
 }
 
 void print_kernels(const Explanation::Graph& graph, std::ostream& out) {
-  constexpr size_t kShown = 12;
+  constexpr size_t kMaxKernelsShown = 12;
   if (graph.kernels.empty()) return;
   size_t ops = 0, bytes = 0, unfused_bytes = 0;
   std::map<std::string, size_t> replacements;
@@ -90,7 +90,7 @@ void print_kernels(const Explanation::Graph& graph, std::ostream& out) {
   }
   out << "    kernels: " << graph.kernels.size() << " for " << ops << " ops; memory traffic " << megabytes(bytes) << " instead of "
       << megabytes(unfused_bytes) << "; arena " << megabytes(graph.arena_bytes) << "\n";
-  for (size_t k = 0; k < graph.kernels.size() && k < kShown; ++k) {
+  for (size_t k = 0; k < graph.kernels.size() && k < kMaxKernelsShown; ++k) {
     const Explanation::Kernel& kernel = graph.kernels[k];
     out << "      " << kernel.name << " [";
     for (size_t d = 0; d < kernel.sizes.size(); ++d) out << (d ? ", " : "") << kernel.sizes[d];
@@ -98,7 +98,7 @@ void print_kernels(const Explanation::Graph& graph, std::ostream& out) {
     for (const std::string& op : kernel.ops) out << " " << op.substr(op.find("::") + 2);
     out << (kernel.call.empty() ? "" : "; computed as " + kernel.call) << "\n";
   }
-  if (graph.kernels.size() > kShown) out << "      and " << graph.kernels.size() - kShown << " more\n";
+  if (graph.kernels.size() > kMaxKernelsShown) out << "      and " << graph.kernels.size() - kMaxKernelsShown << " more\n";
   for (auto& [call, count] : replacements) out << "      computed as: " << count << " x " << call << "\n";
   for (const Explanation::Call& call : graph.aten_calls)
     out << "      runs in ATen: " << call.count << " x " << call.op << " (" << call.why << ")\n";

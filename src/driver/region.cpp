@@ -16,7 +16,7 @@ namespace tenon {
 namespace {
 
 // A program that no graph can serve, or whose calls differed from its last recording kMaxMismatches times, is recorded only on every
-// kRetryEvery-th call.
+// kRetryEvery-th call. Recording costs about as much as an eager call; not measured further.
 constexpr size_t kMaxMismatches = 8;
 constexpr size_t kRetryEvery = 16;
 // Limit on stored recompile reasons, for programs that keep being recorded.

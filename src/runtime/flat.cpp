@@ -17,8 +17,9 @@ namespace {
 using ir::kNoValue;
 using ir::ValueId;
 
-// Limits of the graphs that become flat plans.
-constexpr int64_t kMaxScratchBytes = 1 << 20, kMaxRows = 8, kMaxMultiplyAdds = 1 << 20, kMaxConvolutionMultiplyAdds = 1 << 22,
+// Limits of the graphs that become flat plans, which run on one thread: beyond them libraries and threads are faster. Chosen on the
+// small networks of `bench/infer.cpp`.
+constexpr int64_t kMaxScratchBytes = 1 << 20, kMaxProductRows = 8, kMaxMultiplyAdds = 1 << 20, kMaxConvolutionMultiplyAdds = 1 << 22,
                   kMaxChannels = 4096, kAlignment = 64;
 
 bool has_channels_last(const ir::TensorType& type) {
@@ -122,7 +123,7 @@ bool FlatPlan::add_product(FlatStep& step) const {
   const ir::TensorType &left = graph_.values[step.values[0]].type, &right = graph_.values[step.values[1]].type;
   FlatProduct out{.gemv = {left.sizes[0], right.sizes[1], left.sizes[1], left.strides[0], right.strides[0] == 1 && right.sizes[1] > 1}};
   const Gemv& g = out.gemv;
-  if (!has_gemv() || left.dtype != ir::DType::f32 || g.m > kMaxRows || g.m * g.n * g.k > kMaxMultiplyAdds) return false;
+  if (!has_gemv() || left.dtype != ir::DType::f32 || g.m > kMaxProductRows || g.m * g.n * g.k > kMaxMultiplyAdds) return false;
   int64_t input = whole_input_of(step.values[1]);
   if (g.transposed && input >= 0) out.weight.emplace().indices = {static_cast<size_t>(input)};
   step.computation = std::move(out);

@@ -80,14 +80,14 @@ TENON_AVX512 void run_transposed(const Gemv& g, const float* left, const float* 
   }
 }
 
-constexpr int64_t kPairs = 2 * kLanes;
-constexpr int kStreams = 8;  // Rows that are read concurrently. More streams lower the memory bandwidth.
+constexpr int64_t kPairElements = 2 * kLanes;  // Elements of bf16 in one vector register.
+constexpr int kStreams = 8;                    // Rows that are read concurrently. More streams lower the memory bandwidth (bench_decode).
 
 // Converts bf16 to f32 and splits each 32 elements into those at even indices and those at odd ones, padded with 0.
 TENON_AVX512 void deinterleave(const uint16_t* from, int64_t count, float* to) {
-  for (int64_t k = 0; k < count; k += kPairs, to += kPairs) {
-    int64_t left = std::min(kPairs, count - k);
-    __m512i pairs = _mm512_maskz_loadu_epi16(left == kPairs ? ~__mmask32{0} : (__mmask32{1} << left) - 1, from + k);
+  for (int64_t k = 0; k < count; k += kPairElements, to += kPairElements) {
+    int64_t left = std::min(kPairElements, count - k);
+    __m512i pairs = _mm512_maskz_loadu_epi16(left == kPairElements ? ~__mmask32{0} : (__mmask32{1} << left) - 1, from + k);
     _mm512_storeu_ps(to, _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)));
     _mm512_storeu_ps(to + kLanes, _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000)))));
   }
@@ -104,7 +104,7 @@ TENON_AVX512 inline void sum_rows(const uint16_t* const* rows, int64_t k, const 
     odd[i] = _mm512_fmadd_ps(x1, _mm512_castsi512_ps(_mm512_and_si512(pairs, upper)), odd[i]);
   };
   int64_t j = 0;
-  for (; j + kPairs <= k; j += kPairs) {
+  for (; j + kPairElements <= k; j += kPairElements) {
     __m512 x0 = _mm512_loadu_ps(x + j), x1 = _mm512_loadu_ps(x + j + kLanes);
 #pragma GCC unroll 8
     for (int i = 0; i < kStreams; ++i) {
@@ -125,7 +125,7 @@ TENON_AVX512 inline void sum_rows(const uint16_t* const* rows, int64_t k, const 
 // The same for bf16, always with prefetches.
 TENON_AVX512 void run_transposed(const Gemv& g, const uint16_t* left, const uint16_t* right, const uint16_t* bias, uint16_t* out,
                                  int64_t begin, int64_t end) {
-  int64_t width = (g.k + kPairs - 1) / kPairs * kPairs;
+  int64_t width = (g.k + kPairElements - 1) / kPairElements * kPairElements;
   std::vector<float> x(static_cast<size_t>(g.m * width));
   for (int64_t m = 0; m < g.m; ++m) deinterleave(left + m * g.left_stride, g.k, x.data() + m * width);
   for (int64_t n = begin; n < end; n += kLanes) {
@@ -141,8 +141,8 @@ TENON_AVX512 void run_transposed(const Gemv& g, const uint16_t* left, const uint
   }
 }
 
-constexpr int kVectors = 4;
-constexpr int64_t kBlock = 128;
+constexpr int kVectors = 4;              // Vector registers of one tile: 64 columns.
+constexpr int64_t kBlockProducts = 128;  // Products per partial sum. Bounds rounding errors; the tests of the numeric policy hold with it.
 
 // Computes columns [n, n + 64), limited by `masks` unless kWhole.
 template <bool kWhole>
@@ -161,11 +161,11 @@ TENON_AVX512 void run_columns(const Gemv& g, const float* left, const float* rig
       for (int v = 0; v < kVectors; ++v) sums[v] = _mm512_fmadd_ps(one, load(right + k * g.n + n, v), sums[v]);
     };
     // Sums are taken per block of k, so that rounding errors do not grow with k.
-    for (int64_t block = 0; block < g.k; block += kBlock) {
+    for (int64_t block = 0; block < g.k; block += kBlockProducts) {
       __m512 even[kVectors], odd[kVectors];
 #pragma GCC unroll 16
       for (int v = 0; v < kVectors; ++v) even[v] = odd[v] = _mm512_setzero_ps();
-      int64_t k = block, end = std::min(g.k, block + kBlock);
+      int64_t k = block, end = std::min(g.k, block + kBlockProducts);
       for (; k + 2 <= end; k += 2) {
         add(even, k);
         add(odd, k + 1);
@@ -198,7 +198,7 @@ bool has_gemv() {
 }
 
 void run_gemv(const Gemv& what, const float* left, const float* right, const float* bias, float* out, int64_t begin, int64_t end) {
-  constexpr int64_t kMaxCachedElements = int64_t{1} << 16;  // A larger matrix is read from memory and prefetched.
+  constexpr int64_t kMaxCachedElements = int64_t{1} << 16;  // 256 KiB of f32, within L2. A larger matrix is prefetched from memory.
   if (what.transposed && what.n * what.k > kMaxCachedElements) run_transposed<true>(what, left, right, bias, out, begin, end);
   else if (what.transposed) run_transposed<false>(what, left, right, bias, out, begin, end);
   else run_row_major(what, left, right, bias, out, begin, end);

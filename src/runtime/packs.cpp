@@ -16,7 +16,7 @@
 namespace tenon::runtime {
 namespace {
 
-constexpr size_t kPage = 4096;
+constexpr size_t kPageBytes = 4096;
 
 size_t default_limit() {
   const char* wanted = flag_text(Flag::pack_megabytes);
@@ -64,9 +64,9 @@ Pages::Pages(size_t bytes) : bytes_(bytes) {
 Pages::~Pages() { munmap(begin_, bytes_); }
 
 size_t Pages::resident() const {
-  std::vector<unsigned char> residency((bytes_ + kPage - 1) / kPage);
+  std::vector<unsigned char> residency((bytes_ + kPageBytes - 1) / kPageBytes);
   if (mincore(begin_, bytes_, residency.data()) != 0) return bytes_;
-  return kPage * static_cast<size_t>(std::count_if(residency.begin(), residency.end(), [](unsigned char page) { return page & 1; }));
+  return kPageBytes * static_cast<size_t>(std::count_if(residency.begin(), residency.end(), [](unsigned char page) { return page & 1; }));
 }
 
 namespace {
@@ -141,6 +141,7 @@ std::shared_ptr<const Pack> PackUse::get(WeightList weights, Form form, c10::Arr
   if (auto pack = known(weights, detail)) return pack;
   std::lock_guard lock(mutex_);
   if (until_next_-- > 0) return nullptr;
+  // A weight that changes again and again is packed less and less often, at most every 2^10 uses. Estimates, not measured.
   constexpr int64_t kHitsToResetBackoff = 64, kMaxBackoffDoublings = 10;
   if (std::exchange(hits_, 0) > kHitsToResetBackoff) misses_ = 0;
   std::shared_ptr<const Pack> pack = find_pack(weights, form, detail.vec(), make);

@@ -63,7 +63,7 @@ ProductSizes sizes_of(const ProductOperands& p) {
 
 bool is_transposed(const at::Tensor& right) { return right.stride(0) == 1 && right.size(1) > 1; }
 
-// The number of rows that packs are optimized for; they can be used with any number.
+// The number of rows that packs are optimized for; they can be used with any number. A typical prompt, not measured.
 constexpr int kPackRows = 128;
 
 Packed pack_for_mkl(const at::Tensor& right) {
@@ -193,7 +193,7 @@ std::string wanted_form() {
   return wanted ? wanted : "";
 }
 
-// Smaller weights are not packed: the overhead of a library's packed call is larger than the gain.
+// Smaller weights (64 KiB of f32) are not packed: the overhead of a library's packed call is larger than the gain. Not measured.
 constexpr int64_t kMinElementsToPack = 1 << 14;
 
 // The fastest form by sizes, type, presence of a bias, and number of threads.
@@ -220,7 +220,7 @@ Form ProductStep::choose(const ProductOperands& p) const {
   std::lock_guard lock(all.mutex);
   auto known = all.known.find(key);
   if (known != all.known.end()) return known->second;
-  constexpr int kRounds = 4;
+  constexpr int kTrialRuns = 4;  // The fastest of these counts.
   at::Tensor out = make_output(p);
   struct FormTrial {
     Form form;
@@ -233,7 +233,7 @@ Form ProductStep::choose(const ProductOperands& p) const {
             find_pack(Weight::of(p.right), form, at::IntArrayRef(geometry(p.right)).vec(), [&] { return runtime::pack(p.right, form); }))
       trials.push_back({form, pack});
   if (trials.size() == 1) return Form::plain;  // This weight cannot be packed, but others of the same sizes may be: nothing is stored.
-  for (int round = 0; round < kRounds; ++round)
+  for (int round = 0; round < kTrialRuns; ++round)
     for (FormTrial& c : trials) c.seconds = std::min(c.seconds, seconds_of([&] { run_form(p, c.form, c.pack.get(), out); }));
   constexpr double kPlainTimeFactor = 0.96;  // A pack needs additional memory, so it must be at least 4 % faster.
   trials[0].seconds *= kPlainTimeFactor;

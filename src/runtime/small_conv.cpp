@@ -11,8 +11,8 @@ namespace {
 #define TENON_AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl")))
 
 constexpr int64_t kLanes = SmallConv::kLanes;
-constexpr int kPixels = 8;  // Neighbouring pixels of one row of the result that a tile computes.
-constexpr int64_t kBlock = 96;
+constexpr int kPixels = 8;              // Neighbouring pixels of one row of the result that a tile computes.
+constexpr int64_t kBlockProducts = 96;  // Products per partial sum. Bounds rounding errors; the tests of the numeric policy hold with it.
 
 // Computes pixels [x, x + count) of one row of the result, channels [first, first + kVectors * kLanes).
 template <int kVectors>
@@ -26,7 +26,8 @@ TENON_AVX512 void run_tile(const SmallConv& c, const float* image, const float* 
       totals[i][v] = _mm512_loadu_ps(bias + first + v * kLanes);
       sums[i][v] = _mm512_setzero_ps();
     }
-  // Partial sums are added to the totals after every kBlock products, so that rounding errors do not grow with the number of channels.
+  // Partial sums are added to the totals after every kBlockProducts products, so that rounding errors do not grow with the number of
+  // channels.
   int64_t since = 0;
   auto add_to_totals = [&]() TENON_AVX512 {
 #pragma GCC unroll 8
@@ -48,10 +49,10 @@ TENON_AVX512 void run_tile(const SmallConv& c, const float* image, const float* 
         pixels[i] = in_x < 0 || in_x >= c.width ? zeros : image + (in_y * c.width + in_x) * c.channels;
       }
       const float* w = weight + (ky * c.columns + kx) * c.channels * padded + first;
-      for (int64_t block = 0; block < c.channels; block += kBlock) {
-        int64_t end = std::min(c.channels, block + kBlock);
+      for (int64_t block = 0; block < c.channels; block += kBlockProducts) {
+        int64_t end = std::min(c.channels, block + kBlockProducts);
         since += end - block;
-        if (since > kBlock) {
+        if (since > kBlockProducts) {
           add_to_totals();
           since = end - block;
         }

@@ -14,7 +14,8 @@
 namespace tenon::runtime {
 namespace {
 
-constexpr size_t kRounds = 8, kFinals = 9;
+// Runs per alternative, and runs of the final comparison of the whole graph. More cost the user's first call; not measured.
+constexpr size_t kTrialRuns = 8, kFinalRuns = 9;
 
 // Fused ops that compute the same with the same sizes. They share one choice of form or machine code.
 struct TuningSet {
@@ -72,7 +73,7 @@ class Tuner {
     for (auto& [key, set] : sets_) max_alternatives = std::max(max_alternatives, set.alternatives());
     auto start = std::chrono::steady_clock::now();
     auto spent = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
-    size_t rounds = (kRounds + 1) * max_alternatives, round = 0;
+    size_t rounds = (kTrialRuns + 1) * max_alternatives, round = 0;
     // The first round of each alternative makes packs and is not timed.
     for (; round < rounds && spent() < budget * 0.8; ++round) {
       run_round(round, /*is_first=*/round < max_alternatives);
@@ -131,7 +132,7 @@ class Tuner {
 
   // The fastest alternative, if it is at least 2 % faster than the initial one; otherwise the initial one.
   size_t best_of(const TuningSet& set) const {
-    constexpr double kMaxTimeRatio = 0.98;
+    constexpr double kMaxTimeRatio = 0.98;  // Smaller gains are within the noise of one trial; not measured.
     std::vector<double> medians;
     for (const auto& seconds : set.seconds) medians.push_back(seconds.empty() ? 1e9 : median(seconds));
     auto best = static_cast<size_t>(std::min_element(medians.begin(), medians.end()) - medians.begin());
@@ -142,7 +143,7 @@ class Tuner {
   // nothing changes.
   void compare() {
     std::vector<double> initial, chosen;
-    for (size_t i = 0; i < kFinals; ++i) {
+    for (size_t i = 0; i < kFinalRuns; ++i) {
       for (auto& [key, set] : sets_) set.select(set.initial);
       initial.push_back(time_run());
       for (auto& [key, set] : sets_) set.select(set.best);
