@@ -37,7 +37,7 @@ class OnigurumaTranslator {
       folds_.back() = true;
     }
     while (at_ < pattern_.size()) item();
-    if (groups_.size() > 0) refuse("a group that is not closed");
+    if (!groups_.empty()) refuse("a group that is not closed");
     return out_;
   }
 
