@@ -136,11 +136,11 @@ void unshare_ivalue(c10::IValue& value) {
   } else if (value.isList()) {
     auto list = value.toList().copy();
     for (size_t i = 0; i < list.size(); ++i) list.set(i, unshared(list.get(i)));
-    value = std::move(list);
+    value = list;
   } else if (value.isGenericDict()) {
     auto dictionary = value.toGenericDict().copy();
     for (const auto& entry : dictionary) entry.setValue(unshared(entry.value()));
-    value = std::move(dictionary);
+    value = dictionary;
   }
 }
 

@@ -42,7 +42,10 @@ class RunFrame {
 
   const void* data(ir::ValueId id) const { return tensors_[id].defined() ? tensors_[id].const_data_ptr() : memory_[id]; }
   const at::Tensor& tensor(ir::ValueId id) { return tensors_[id].defined() ? tensors_[id] : tensor_over_memory(id); }
-  at::Tensor take(ir::ValueId id) { return tensors_[id].defined() ? std::move(tensors_[id]) : tensor_over_memory(id); }
+  at::Tensor take(ir::ValueId id) {
+    if (tensors_[id].defined()) return std::move(tensors_[id]);
+    return tensor_over_memory(id);
+  }
   void drop(ir::ValueId id) { tensors_[id].reset(); }
 
   bool fits() const;  // Returns whether it was made in this thread's inference mode.

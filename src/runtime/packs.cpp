@@ -110,7 +110,7 @@ bool Pack::is_dead() const {
 std::shared_ptr<const Pack> find_pack(WeightList weights, Form form, std::vector<int64_t> detail, const std::function<Packed()>& make) {
   PackCache& all = pack_cache();
   std::lock_guard lock(all.mutex);
-  PackKey key{form, std::move(detail), {}};
+  PackKey key(form, std::move(detail), std::vector<WeightAddress>());
   for (const Weight& weight : weights) std::get<2>(key).emplace_back(weight.owner, weight.memory);
   auto known = all.all.find(key);
   if (known != all.all.end() && known->second->fits(weights)) return known->second;
