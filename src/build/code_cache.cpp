@@ -76,20 +76,19 @@ CodeCache& code_cache() {
 
 }  // namespace
 
-std::vector<CompiledKernel> compile_kernels(const std::vector<loops::Lowered>& lowered, const std::vector<std::string>& keys,
-                                            bool has_narrow_vectors) {
+std::vector<CompiledKernel> compile_kernels(const std::vector<loops::Lowered>& lowered, bool has_narrow_vectors) {
   codegen::Tier tier = has_narrow_vectors ? codegen::Tier::avx2 : chosen_tier();
   std::map<std::string, size_t> first;  // Index of the first kernel with each key.
   std::vector<size_t> work;
-  for (size_t i = 0; i < keys.size(); ++i)
-    if (first.emplace(keys[i], i).second) work.push_back(i);
-  std::vector<CodePointer> codes(keys.size());
+  for (size_t i = 0; i < lowered.size(); ++i)
+    if (first.emplace(lowered[i].key, i).second) work.push_back(i);
+  std::vector<CodePointer> codes(lowered.size());
   std::atomic<size_t> next{0};
   std::mutex mutex;
   std::exception_ptr failure;
   auto compile = [&] {
     try {
-      for (size_t w; (w = next++) < work.size();) codes[work[w]] = code_cache().get(keys[work[w]], lowered[work[w]].kernel, tier);
+      for (size_t w; (w = next++) < work.size();) codes[work[w]] = code_cache().get(lowered[work[w]].key, lowered[work[w]].kernel, tier);
     } catch (...) {
       std::lock_guard lock(mutex);
       failure = std::current_exception();
@@ -101,7 +100,7 @@ std::vector<CompiledKernel> compile_kernels(const std::vector<loops::Lowered>& l
   for (std::thread& thread : threads) thread.join();
   if (failure) std::rethrow_exception(failure);
   std::vector<CompiledKernel> out;
-  for (const std::string& key : keys) out.push_back({codes[first.at(key)]->run, codes[first.at(key)]});
+  for (const loops::Lowered& l : lowered) out.push_back({codes[first.at(l.key)]->run, codes[first.at(l.key)]});
   return out;
 }
 
@@ -110,7 +109,7 @@ bool has_wide_vectors() { return chosen_tier() > codegen::Tier::avx2; }
 std::string llvm_text(const std::string& kernel) { return codegen::llvm_text(ir::loop::parse_kernel(kernel), chosen_tier()); }
 std::string assembly(const std::string& kernel) { return codegen::assembly(ir::loop::parse_kernel(kernel), chosen_tier()); }
 #else
-std::vector<CompiledKernel> compile_kernels(const std::vector<loops::Lowered>&, const std::vector<std::string>&, bool) {
+std::vector<CompiledKernel> compile_kernels(const std::vector<loops::Lowered>&, bool) {
   throw InternalError("this build has no code generation; configure it with TENON_NATIVE=ON");
 }
 bool has_native() { return false; }

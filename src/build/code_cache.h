@@ -18,10 +18,9 @@ struct CompiledKernel {
 // False in a build without code generation.
 bool has_native();
 
-// Compiles kernels on all cores, for this CPU or with narrow vectors of 256 bits. `keys` are their ir::loop::key: equal kernels are
-// compiled once. Kernels are printed under TENON_DEBUG=4 and 5.
-std::vector<CompiledKernel> compile_kernels(const std::vector<loops::Lowered>& lowered, const std::vector<std::string>& keys,
-                                            bool has_narrow_vectors = false);
+// Compiles kernels on all cores, for this CPU or with narrow vectors of 256 bits. Kernels with the same key are compiled once. They are
+// printed under TENON_DEBUG=4 and 5.
+std::vector<CompiledKernel> compile_kernels(const std::vector<loops::Lowered>& lowered, bool has_narrow_vectors = false);
 // Whether this CPU has vectors of more than 256 bits, so that narrow ones are an alternative.
 bool has_wide_vectors();
 

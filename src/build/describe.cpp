@@ -54,7 +54,7 @@ std::vector<Explanation::Kernel> describe_kernels(const ir::Graph& graph, const 
   for (size_t g = 0; g < groups.size(); ++g) {
     Explanation::Kernel& kernel = out.emplace_back(describe(graph, groups[g]));
     kernel.name = graph.name + "_" + std::to_string(g);
-    if (groups[g].is_kernel()) kernel.text = ir::loop::named(ir::loop::key(lowered[g].kernel), lowered[g].kernel.name);
+    if (groups[g].is_kernel()) kernel.text = ir::loop::named(lowered[g].key, lowered[g].kernel.name);
     else if (const auto* rewrite = std::get_if<ir::Rewrite>(&groups[g].computation)) kernel.call = name_of(*rewrite);
     else kernel.call = kernel.ops[0];
   }

@@ -10,7 +10,6 @@
 #include "build/code_cache.h"
 #include "build/describe.h"
 #include "build/kernel_check.h"
-#include "ir/loop/print.h"
 
 namespace tenon::build {
 namespace {
@@ -59,11 +58,8 @@ runtime::KernelCall make_kernel(const ir::Graph& graph, const ir::Group& group, 
 
 std::vector<runtime::KernelCall> make_kernels(const ir::Graph& graph, const std::vector<ir::Group>& groups,
                                               const std::vector<loops::Lowered>& lowered, bool for_autotuning) {
-  if (lowered.empty()) return {};
-  std::vector<std::string> keys;
-  for (const loops::Lowered& l : lowered) keys.push_back(ir::loop::key(l.kernel));
-  std::vector<CompiledKernel> codes = compile_kernels(lowered, keys), narrow(codes.size());
-  if (for_autotuning && has_wide_vectors()) narrow = compile_kernels(lowered, keys, /*has_narrow_vectors=*/true);
+  std::vector<CompiledKernel> codes = compile_kernels(lowered), narrow(codes.size());
+  if (for_autotuning && has_wide_vectors()) narrow = compile_kernels(lowered, /*has_narrow_vectors=*/true);
   std::vector<runtime::KernelCall> out;
   for (size_t g = 0; g < lowered.size(); ++g)
     out.push_back(make_kernel(graph, groups[g], lowered[g], codes_of(lowered[g], codes[g], narrow[g])));

@@ -76,6 +76,7 @@ Mode mode_of(const Options& options) {
 
 Executable::Parts make_parts(const Options& options, ir::Graph graph, const std::vector<c10::IValue>& resources, bool keeps_weights) {
   bool is_native = options.backend == "native" && has_native(), has_passes = options.backend == "native" || options.backend == "aten";
+  Mode mode = mode_of(options);  // Throws for every backend.
   c10::DispatchKeySet keys_off = capture::keys_above_backends();
   Executable::Parts parts;
   // Options::verify compares with the graph as it is before the passes, and copies every in-place operand.
@@ -90,7 +91,6 @@ Executable::Parts make_parts(const Options& options, ir::Graph graph, const std:
   }
   // Kernels come last: they need the final graph, and the passes do not know them.
   if (is_native) {
-    Mode mode = mode_of(options);
     bool is_tuned = mode == Mode::max_autotune && keeps_weights && runtime::is_repeatable(graph);
     parts.tuning_seconds = is_tuned ? options.tuning_seconds : 0;
     NativeOptions native{options.verify, keeps_weights, /*for_autotuning=*/parts.tuning_seconds > 0,

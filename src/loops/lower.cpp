@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "ir/loop/print.h"
 #include "loops/space.h"
 
 namespace tenon::loops {
@@ -316,6 +317,7 @@ Lowered lower(const ir::Graph& graph, const ops::Lowerings& lowerings, const ir:
   Writer(terms, space, out).write(group.inputs.size());
   out.kernel.scalars = static_cast<int32_t>(out.scalars.size());
   out.kernel.sizes = static_cast<int32_t>(out.sizes.size());
+  out.key = loop::key(out.kernel);
   return out;
 }
 

@@ -1,6 +1,7 @@
 // Lowers a group of nodes to a kernel of the loop language and its run-time arguments.
 #pragma once
 
+#include <string>
 #include <utility>
 
 #include "ir/graph/group.h"
@@ -11,6 +12,7 @@ namespace tenon::loops {
 
 struct Lowered {
   ir::loop::LoopKernel kernel;
+  std::string key;                    // Result of ir::loop::key.
   std::vector<ir::ValueId> buffers;   // Inputs, then outputs.
   std::vector<KernelScalar> scalars;  // Scalar arguments of the kernel.
   std::vector<int64_t> sizes;         // Size arguments of the kernel.

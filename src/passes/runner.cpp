@@ -1,6 +1,5 @@
 #include "passes/runner.h"
 
-#include <chrono>
 #include <cstdlib>
 #include <iostream>
 #include <set>
@@ -69,9 +68,8 @@ void verify(const std::string& who, const ir::Graph& graph) {
 }
 
 PassRun run(const Pass& pass, ir::Graph& graph) {
-  auto start = std::chrono::steady_clock::now();
   size_t changes = pass.run(graph);
-  PassRun done{pass.name, changes > 0, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
+  PassRun done{pass.name, changes > 0};
   if (!done.changed) return done;
   if (debug_level() >= 3) std::cerr << "# after " + done.name + ", " + std::to_string(changes) + " changes\n" + ir::print(graph);
   if (checks_each() || debug_level() >= 3) verify("the pass " + done.name + " (TENON_SKIP_PASS=" + done.name + " skips it)", graph);

@@ -18,7 +18,6 @@ namespace tenon::passes {
 struct PassRun {
   std::string name;
   bool changed = false;
-  double seconds = 0;
 };
 
 // Runs all passes over the graph that are not skipped, and returns one entry per pass.

@@ -25,11 +25,11 @@ ValueId buffered_result(const ir::Node& node, const FrameLayout& layout) {
 
 AtenStep::AtenStep(const ir::Node& node, const FrameLayout& layout, const std::vector<c10::IValue>& resources, std::vector<bool> in_place,
                    const std::vector<ValueId>& drops, bool may_move)
-    : op_(bridge::find_op(buffered_result(node, layout) == kNoValue ? node.op : node.op + ".out")),
+    : out_(buffered_result(node, layout)),
+      op_(bridge::find_op(out_ == kNoValue ? node.op : node.op + ".out")),
       results_(node.results),
       writes_(node.writes),
       in_place_(std::move(in_place)),
-      out_(buffered_result(node, layout)),
       calls_cpu_directly_(op_.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) {
   const auto& parameters = op_.schema().arguments();
   if (parameters.size() != node.args.size() + (out_ != kNoValue))

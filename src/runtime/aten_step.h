@@ -40,13 +40,13 @@ class AtenStep {
   void put_copy(ir::ValueId id, const at::Tensor& copy, torch::jit::Stack& stack) const;
   void put_results(RunFrame& frame) const;
 
+  ir::ValueId out_;  // The only result of an op with an `out=` overload, if it has a given buffer; otherwise kNoValue.
   c10::OperatorHandle op_;
   std::vector<StepArgument> args_;
   std::vector<ir::Result> results_;
   std::vector<ir::Node::Write> writes_;
   std::vector<bool> in_place_;
   std::vector<ir::ValueId> drops_;   // Values that die here and are not moved.
-  ir::ValueId out_ = ir::kNoValue;   // The only result of an op with an `out=` overload, if it has a given buffer.
   bool calls_cpu_directly_ = false;  // The op has a kernel at the CPU dispatch key.
 };
 
