@@ -74,8 +74,8 @@ class Bare {
     }
   }
 
-  const std::vector<int64_t>& sizes(const ir::Node& node, size_t argument) const {
-    return graph_.values[ir::operand(node, argument)].type.sizes;
+  std::vector<int64_t> sizes(const ir::Node& node, size_t argument) const {
+    return graph_.values[ir::operand(node, argument)].type.sizes.numbers();
   }
   // Activations of equal size share one tensor, because in a model they are in the cache.
   Tensor activation(const std::vector<int64_t>& sizes) {
@@ -103,9 +103,9 @@ class Bare {
 
   void add_convolution(const ir::Node& node) {
     std::vector<int64_t> in = sizes(node, 0), weight = sizes(node, 1);
-    auto ints = [&](size_t i) { return *ir::constant<std::vector<int64_t>>(node, i); };
+    auto ints = [&](size_t i) { return *ir::integers(node, i); };
     std::vector<int64_t> stride = ints(3), padding = ints(4), dilation = ints(5);
-    int64_t groups = *ir::constant<int64_t>(node, 8);
+    int64_t groups = *ir::integer(node, 8);
     Tensor x = activation(in), w = (torch::randn(weight) * 0.02).to(dtype_), last = x.contiguous(at::MemoryFormat::ChannelsLast);
     Tensor packed = dispatch("mkldnn::_reorder_convolution_weight", {w, padding, stride, dilation, groups, in});
     auto on_packed = [=](const Tensor& from) -> Call {

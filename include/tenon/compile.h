@@ -42,8 +42,8 @@ enum class Trust {
 // What happens when a call has new sizes or new integer arguments.
 enum class Dynamic {
   no,         // The call is recorded and gets a graph of its own.
-  automatic,  // The second new size is derived from the recording instead of being recorded.
-  yes,        // The first new size is derived already.
+  automatic,  // The call is followed without a recording. The second new size, or one that comes again, makes a graph for all sizes.
+  yes,        // The same, but the first new size already makes the graph for all sizes.
 };
 
 // What backend `native` may spend for speed. The values are those of torch.compile.

@@ -41,6 +41,10 @@ struct TENON_API Explanation {
     std::vector<Kernel> kernels = {};
     std::vector<Call> aten_calls = {};
     size_t arena_bytes = 0;  // Scratch memory of one run.
+    // Sizes that differ from call to call, with the values of the last build ("s0 = 128"), and what must hold for the graph to serve a
+    // call ("s0 < 64 (fusion)").
+    std::vector<std::string> symbols = {};
+    std::vector<std::string> conditions = {};
   };
   // A graph break: an op whose result the program's own C++ needs.
   struct Break {

@@ -77,7 +77,7 @@ ir::ScalarTensor to_scalar_tensor(const at::Tensor& tensor, bool plain) {
       auto c = c10::convert<c10::complex<double>>(raw);                                \
       number.number = std::complex<double>(c.real(), c.imag());                        \
     } else if (at::isFloatingType(type)) number.number = c10::convert<double>(raw);    \
-    else number.number = c10::convert<int64_t>(raw);                                   \
+    else number.number = ir::Size(c10::convert<int64_t>(raw));                         \
     break;                                                                             \
   }
     AT_FORALL_SCALAR_TYPES_WITH_COMPLEX(TENON_CASE)
@@ -88,12 +88,13 @@ ir::ScalarTensor to_scalar_tensor(const at::Tensor& tensor, bool plain) {
   return number;
 }
 
-at::Tensor from_scalar_tensor(const ir::ScalarTensor& number) {
+at::Tensor from_scalar_tensor(const ir::ScalarTensor& number, const ir::SymbolValues& symbols) {
   auto type = from_dtype(number.dtype);
   at::Tensor tensor = std::visit(
       [&](auto n) -> at::Tensor {
         if constexpr (std::is_same_v<decltype(n), std::complex<double>>) return filled(type, c10::complex<double>(n.real(), n.imag()));
         else if constexpr (std::is_same_v<decltype(n), ir::Scalar>) throw InternalError("a free scalar without a value");
+        else if constexpr (std::is_same_v<decltype(n), ir::Size>) return filled(type, n.value(symbols));
         else return filled(type, n);
       },
       number.number);
@@ -128,22 +129,24 @@ std::optional<ir::Attribute> to_attribute(const c10::IValue& value, std::vector<
   return std::nullopt;
 }
 
-c10::IValue from_attribute(const ir::Attribute& attribute, const c10::Type& type, const std::vector<c10::IValue>& resources) {
+c10::IValue from_attribute(const ir::Attribute& attribute, const c10::Type& type, const std::vector<c10::IValue>& resources,
+                           const ir::SymbolValues& symbols) {
   struct Visitor {
     const c10::Type& type;
     const std::vector<c10::IValue>& resources;
+    const ir::SymbolValues& symbols;
     c10::IValue operator()(const ir::None&) const { return {}; }
     c10::IValue operator()(bool flag) const { return flag; }
-    c10::IValue operator()(int64_t number) const { return number; }
+    c10::IValue operator()(const ir::Size& number) const { return number.value(symbols); }
     c10::IValue operator()(double number) const { return number; }
     c10::IValue operator()(const std::complex<double>& c) const { return c10::complex<double>(c.real(), c.imag()); }
     c10::IValue operator()(const std::string& text) const { return text; }
     c10::IValue operator()(const ir::Device& device) const { return c10::Device(device.name); }
     c10::IValue operator()(const ir::Resource& r) const { return resources.at(r.index); }
     c10::IValue operator()(const ir::Scalar&) const { throw InternalError("a free scalar without a value"); }
-    c10::IValue operator()(const std::vector<int64_t>& list) const {
+    c10::IValue operator()(const ir::SizeList& list) const {
       if (list.empty() && type.str().find("Tensor") != std::string::npos) return c10::List<at::Tensor>();
-      return list;
+      return list.values(symbols);
     }
     c10::IValue operator()(const std::vector<double>& list) const { return list; }
     c10::IValue operator()(const std::vector<bool>& list) const {
@@ -152,9 +155,9 @@ c10::IValue from_attribute(const ir::Attribute& attribute, const c10::Type& type
       return out;
     }
     c10::IValue operator()(const std::vector<std::string>& list) const { return list; }
-    c10::IValue operator()(const ir::ScalarTensor& number) const { return from_scalar_tensor(number); }
+    c10::IValue operator()(const ir::ScalarTensor& number) const { return from_scalar_tensor(number, symbols); }
   };
-  return std::visit(Visitor{type, resources}, attribute);
+  return std::visit(Visitor{type, resources, symbols}, attribute);
 }
 
 c10::OperatorHandle find_op(const std::string& name) {
@@ -165,19 +168,19 @@ c10::OperatorHandle find_op(const std::string& name) {
   return *op;
 }
 
-at::Tensor empty_of(const ir::TensorType& type) {
+at::Tensor empty_of(const ir::FixedType& type) {
   auto dtype = from_dtype(type.dtype);
   if (type.offset == 0) return at::detail::empty_strided_cpu(type.sizes, type.strides, dtype);
   at::Tensor flat = at::detail::empty_cpu({ir::extent_of(type)}, dtype);
   return flat.as_strided(type.sizes, type.strides, type.offset);
 }
 
-at::Tensor tensor_at(void* memory, const ir::TensorType& type) {
+at::Tensor tensor_at(void* memory, const ir::FixedType& type) {
   auto bytes = static_cast<size_t>(ir::extent_of(type) * ir::dtype_size(type.dtype));
   return tensor_in({c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(memory, c10::kCPU)}, type);
 }
 
-at::Tensor tensor_in(c10::Storage storage, const ir::TensorType& type) {
+at::Tensor tensor_in(c10::Storage storage, const ir::FixedType& type) {
   auto dtype = c10::scalarTypeToTypeMeta(from_dtype(type.dtype));
   auto out = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), dtype);
   out.unsafeGetTensorImpl()->set_sizes_and_strides(type.sizes, type.strides, type.offset);
@@ -195,7 +198,7 @@ void copy_elements(at::Tensor from, at::Tensor to) {
 }
 
 at::Tensor copy_keeping_layout(const at::Tensor& tensor) {
-  ir::TensorType type{to_dtype(tensor.scalar_type()), tensor.sizes().vec(), tensor.strides().vec(), tensor.storage_offset()};
+  ir::FixedType type{to_dtype(tensor.scalar_type()), tensor.sizes().vec(), tensor.strides().vec(), tensor.storage_offset()};
   at::Tensor copy = empty_of(type);
   copy_elements(tensor, copy);
   return copy;

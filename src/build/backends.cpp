@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "build/code_cache.h"
+#include "build/fixed_graph.h"
 #include "ir/graph/print.h"
 
 namespace tenon {
@@ -85,7 +86,7 @@ Runner custom_runner(const std::string& name, const std::shared_ptr<const runtim
   Backend make = it->second;
   lock.unlock();
   try {
-    return make(ir::print(op_by_op->graph()),
+    return make(ir::print(fixed_graph(op_by_op->graph(), op_by_op->symbols())),
                 [op_by_op](std::vector<at::Tensor> inputs) { return run_op_by_op(*op_by_op, std::move(inputs)); });
   } catch (const std::exception& error) {
     throw UserError(ErrorCode::backend, "backend '" + name + "' failed: " + error.what());

@@ -19,7 +19,7 @@ enum class BackendKind : uint8_t {
 // Throws UserError(backend) for an unregistered name.
 BackendKind backend_kind(const std::string& name);
 
-// The runner that a registered backend makes for the graph; empty for built-in backends.
+// The runner that a registered backend makes for the graph with the interpreter's sizes; empty for built-in backends.
 Runner custom_runner(const std::string& name, const std::shared_ptr<const runtime::Interpreter>& op_by_op);
 
 }  // namespace tenon::build

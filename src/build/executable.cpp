@@ -6,10 +6,10 @@
 namespace tenon::build {
 
 std::vector<at::Tensor> Executable::run(std::vector<at::Tensor> inputs, runtime::RunMode mode, c10::ArrayRef<double> scalars) const {
-  if (mode != runtime::RunMode::kernels) return parts_.op_by_op->run(std::move(inputs), mode, scalars);
+  if (mode != runtime::RunMode::kernels) return parts_.op_by_op->get()->run(std::move(inputs), mode, scalars);
   if (parts_.quarantine->is_on())
     return parts_.verifier ? parts_.verifier->run_oracle(std::move(inputs), scalars)
-                           : parts_.op_by_op->run(std::move(inputs), mode, scalars);
+                           : parts_.op_by_op->get()->run(std::move(inputs), mode, scalars);
   if (!parts_.verifier || !parts_.verifier->is_due(runs_++)) return run_kernels(std::move(inputs), scalars);
   return parts_.verifier->compare(std::move(inputs), scalars,
                                   [&](std::vector<at::Tensor> in) { return run_kernels(std::move(in), scalars); });
@@ -20,7 +20,7 @@ std::vector<at::Tensor> Executable::run_kernels(std::vector<at::Tensor> inputs, 
     if (parts_.tuning_seconds > 0 && !is_tuned_.exchange(true)) tune(*native, inputs, scalars, parts_.tuning_seconds);
     return native->run(std::move(inputs), runtime::RunMode::kernels, scalars);
   }
-  if (!parts_.custom) return parts_.op_by_op->run(std::move(inputs), runtime::RunMode::kernels, scalars);
+  if (!parts_.custom) return parts_.op_by_op->get()->run(std::move(inputs), runtime::RunMode::kernels, scalars);
   if (scalars.empty()) scalars = graph().scalars;
   if (!scalars.empty()) {
     at::Tensor scalar_tensor = bridge::empty_of({ir::DType::f64, {static_cast<int64_t>(scalars.size())}, {1}});
@@ -30,11 +30,17 @@ std::vector<at::Tensor> Executable::run_kernels(std::vector<at::Tensor> inputs, 
   return parts_.custom(std::move(inputs));
 }
 
+const std::vector<Explanation::Call>& Executable::aten_calls() const {
+  static const std::vector<Explanation::Call> none;
+  return parts_.native ? parts_.native->aten_calls() : none;
+}
+
 std::vector<Explanation::Kernel> Executable::kernels() const {
-  std::vector<Explanation::Kernel> out = parts_.native.kernels;
+  if (!parts_.native) return {};
+  std::vector<Explanation::Kernel> out = parts_.native->kernels(interpreter()->symbols());
   for (size_t i = 0; i < out.size(); ++i) {
     const runtime::FusedOp& op = interpreter()->fused_ops()[i];
-    if (op.product()) out[i].call += ", " + op.product()->describe();
+    if (const runtime::ProductCall* call = op.product()) out[i].call += ", " + call->product->describe(call->rows);
     if (const runtime::KernelCall* kernel = op.kernel(); kernel && *kernel->code > 0)
       out[i].name += ", " + kernel->codes[*kernel->code].name;
   }

@@ -1,4 +1,4 @@
-// A graph that has been built: how it runs, and what explain says about it.
+// A graph that has been built, with one set of sizes: how it runs, and what explain says about it.
 #pragma once
 
 #include <atomic>
@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "build/lazy_interpreter.h"
 #include "build/native.h"
 #include "build/verifier.h"
 #include "runtime/interpreter.h"
@@ -17,21 +18,23 @@ namespace tenon::build {
 class Executable {
  public:
   struct Parts {
-    std::shared_ptr<const runtime::Interpreter> op_by_op;  // Every node is a call of ATen.
-    Native native;                                         // The interpreter is null for other backends.
-    Runner custom;                                         // The runner of a registered backend; may be empty.
-    std::shared_ptr<const ExecutableVerifier> verifier;    // Null if nothing is compared, or if the kernels compare themselves.
-    std::shared_ptr<Quarantine> quarantine = std::make_shared<Quarantine>();
-    double tuning_seconds = 0;  // Time that the first run may spend on tuning; 0 for no tuning.
+    std::shared_ptr<const ir::Graph> graph;               // The graph after the passes.
+    std::shared_ptr<const LazyInterpreter> op_by_op;      // Every node is a call of ATen.
+    std::shared_ptr<const NativeProgram> native;          // Null for other backends.
+    std::shared_ptr<const runtime::Interpreter> kernels;  // The plan of `native`; null for other backends.
+    Runner custom;                                        // The runner of a registered backend; may be empty.
+    std::shared_ptr<const ExecutableVerifier> verifier;   // Null if nothing is compared, or if the kernels compare themselves.
+    std::shared_ptr<Quarantine> quarantine;               // Shared by all sizes.
+    double tuning_seconds = 0;                            // Time that the first run may spend on tuning; 0 for no tuning.
   };
   explicit Executable(Parts parts) : parts_(std::move(parts)) {}
 
   // `scalars` has one element per scalar of the graph; if empty, the recorded scalars are used.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, runtime::RunMode mode, c10::ArrayRef<double> scalars = {}) const;
-  const ir::Graph& graph() const { return parts_.op_by_op->graph(); }
+  const ir::Graph& graph() const { return *parts_.graph; }
   // The kernels of backend `native`, and the ops that it runs in ATen.
   std::vector<Explanation::Kernel> kernels() const;
-  const std::vector<Explanation::Call>& aten_calls() const { return parts_.native.aten_calls; }
+  const std::vector<Explanation::Call>& aten_calls() const;
   size_t arena_bytes() const { return interpreter() ? static_cast<size_t>(interpreter()->arena_bytes()) : 0; }
   // The interpreter, if a run needs nothing else (no verification, quarantine or tuning); otherwise null.
   const runtime::Interpreter* direct() const {
@@ -46,7 +49,7 @@ class Executable {
   std::string quarantine() const { return parts_.quarantine->report(); }
 
  private:
-  const runtime::Interpreter* interpreter() const { return parts_.native.interpreter.get(); }
+  const runtime::Interpreter* interpreter() const { return parts_.kernels.get(); }
   std::vector<at::Tensor> run_kernels(std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) const;
 
   Parts parts_;

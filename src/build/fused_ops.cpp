@@ -7,9 +7,10 @@
 #include "base/error.h"
 #include "base/flags.h"
 #include "base/warn.h"
-#include "build/code_cache.h"
 #include "build/describe.h"
 #include "build/kernel_check.h"
+#include "build/lazy_interpreter.h"
+#include "build/native.h"
 
 namespace tenon::build {
 namespace {
@@ -26,44 +27,31 @@ bool checks_all() {
   return wanted;
 }
 
-// Runs the ops of a group one by one in ATen.
-runtime::AtenOps by_aten(const ir::Graph& graph, const ir::Group& group) {
-  return [ops = interpret(ir::subgraph(graph, group))](std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) {
-    return ops->run(std::move(inputs), runtime::RunMode::kernels, scalars);
+// Runs ops one by one in ATen. Returns an empty function if there are none.
+runtime::AtenOps by_aten(const std::shared_ptr<const ir::Graph>& ops, const ir::SymbolValues& symbols) {
+  if (!ops) return {};
+  auto interpreter = std::make_shared<const LazyInterpreter>([ops, symbols] { return interpret(ops, symbols); });
+  return [interpreter](std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) {
+    return interpreter->get()->run(std::move(inputs), runtime::RunMode::kernels, scalars);
   };
 }
 
 // The versions of a kernel that the tuner chooses from: the default number of threads, another number of threads, narrower vectors.
-std::vector<runtime::KernelCode> codes_of(const loops::Lowered& lowered, const CompiledKernel& code, const CompiledKernel& narrow) {
-  int64_t shared = std::max<int64_t>(1, grain() * lowered.iterations / std::max<int64_t>(1, lowered.elements)), whole = lowered.iterations;
+std::vector<runtime::KernelCode> codes_of(const CompiledKernel& code, const CompiledKernel& narrow, int64_t iterations, int64_t elements) {
+  int64_t shared = std::max<int64_t>(1, grain() * iterations / std::max<int64_t>(1, elements));
   std::vector<runtime::KernelCode> codes = {{"", code.function, code.owner, shared}};
   if (!narrow.function) return codes;
-  int64_t other = whole > shared ? whole : std::max<int64_t>(1, whole / 2);
-  codes.push_back({whole > shared ? "on one thread" : "on two threads", code.function, code.owner, other});
+  int64_t other = iterations > shared ? iterations : std::max<int64_t>(1, iterations / 2);
+  codes.push_back({iterations > shared ? "on one thread" : "on two threads", code.function, code.owner, other});
   codes.push_back({"256 bits", narrow.function, narrow.owner, shared});
   return codes;
 }
 
-runtime::KernelCall make_kernel(const ir::Graph& graph, const ir::Group& group, const loops::Lowered& lowered,
-                                std::vector<runtime::KernelCode> codes) {
-  runtime::KernelCall kernel{.codes = std::move(codes), .sizes = lowered.sizes, .iterations = lowered.iterations};
-  for (const loops::KernelScalar& number : lowered.scalars) kernel.scalars.emplace_back(number.scalar, number.known);
-  for (const ir::IndexRange& range : group.loops().index_ranges) {
-    auto input = std::find(group.inputs.begin(), group.inputs.end(), range.index) - group.inputs.begin();
-    kernel.ranges.push_back({static_cast<size_t>(input), range.extent, range.exempt});
-  }
-  if (!kernel.ranges.empty()) kernel.by_aten = by_aten(graph, group);
-  return kernel;
-}
-
-std::vector<runtime::KernelCall> make_kernels(const ir::Graph& graph, const std::vector<ir::Group>& groups,
-                                              const std::vector<loops::Lowered>& lowered, bool for_autotuning) {
-  std::vector<CompiledKernel> codes = compile_kernels(lowered), narrow(codes.size());
-  if (for_autotuning && has_wide_vectors()) narrow = compile_kernels(lowered, /*has_narrow_vectors=*/true);
-  std::vector<runtime::KernelCall> out;
-  for (size_t g = 0; g < lowered.size(); ++g)
-    out.push_back(make_kernel(graph, groups[g], lowered[g], codes_of(lowered[g], codes[g], narrow[g])));
-  return out;
+// Whether ATen may have to compute the nodes of a group, because what runs for it does not serve all inputs.
+bool needs_aten(const ir::Group& group) {
+  if (group.is_kernel()) return !group.loops().index_ranges.empty();
+  const auto* product = std::get_if<ir::Product>(&group.computation);
+  return !product || !product->gelu.empty();
 }
 
 bool is_all_true(const at::Tensor& flags) {
@@ -72,9 +60,80 @@ bool is_all_true(const at::Tensor& flags) {
   return std::find(at, at + all.numel(), 0.0f) == at + all.numel();
 }
 
-runtime::RewriteCall make_call(const ir::Rewrite& rewrite, const ir::Graph& graph, const ir::Group& group) {
-  Native native = make_native(*rewrite.graph, {}, {}, std::make_shared<Quarantine>());
-  auto run = [rewritten = native.interpreter, ops = by_aten(graph, group), outputs = group.outputs.size(), name = name_of(rewrite)](
+}  // namespace
+
+std::vector<loops::Lowered> lower_kernels(const ir::Graph& graph, const ops::Lowerings& lowerings, const std::vector<ir::Group>& groups) {
+  std::vector<loops::Lowered> out;
+  for (size_t g = 0; g < groups.size() && groups[g].is_kernel(); ++g)
+    out.push_back(loops::lower(graph, lowerings, groups[g], graph.name + "_" + std::to_string(g)));
+  return out;
+}
+
+FusedOps::FusedOps(const ir::Graph& graph, const std::vector<ir::Group>& groups, const std::vector<loops::Lowered>& lowered,
+                   const NativeOptions& options, std::shared_ptr<Quarantine> quarantine, std::vector<ir::Condition>& conditions)
+    : verified_(checks_all() ? 1 : options.verify), quarantine_(std::move(quarantine)) {
+  std::vector<CompiledKernel> codes = compile_kernels(lowered), narrow(codes.size());
+  if (options.for_autotuning && has_wide_vectors()) narrow = compile_kernels(lowered, /*has_narrow_vectors=*/true);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    GroupOp& op = ops_.emplace_back();
+    if (g < lowered.size()) op.computation = make_kernel(groups[g], lowered[g], codes[g], narrow[g]);
+    else op.computation = make_computation(graph, groups[g], conditions);
+    if (verified_ > 0 || needs_aten(groups[g])) op.ops = std::make_shared<const ir::Graph>(ir::subgraph(graph, groups[g]));
+  }
+}
+
+FusedOps::Kernel FusedOps::make_kernel(const ir::Group& group, const loops::Lowered& lowered, CompiledKernel code, CompiledKernel narrow) {
+  Kernel kernel{std::move(code), std::move(narrow), lowered.scalars, lowered.sizes, lowered.iterations, lowered.elements, {}};
+  for (const ir::IndexRange& range : group.loops().index_ranges) {
+    auto input = std::find(group.inputs.begin(), group.inputs.end(), range.index) - group.inputs.begin();
+    kernel.ranges.push_back({static_cast<size_t>(input), range.extent, range.exempt});
+  }
+  return kernel;
+}
+
+FusedOps::Computation FusedOps::make_computation(const ir::Graph& graph, const ir::Group& group, std::vector<ir::Condition>& conditions) {
+  if (const auto* product = std::get_if<ir::Product>(&group.computation))
+    return SymbolicProduct{std::make_shared<const runtime::ProductStep>(product->gelu), graph.values[group.inputs[0]].type.sizes[0]};
+  if (const auto* convolution = std::get_if<ir::Convolution>(&group.computation))
+    return SymbolicConvolution{std::make_shared<const runtime::ConvolutionStep>(*convolution)};
+  const auto* rewrite = std::get_if<ir::Rewrite>(&group.computation);
+  if (!rewrite) throw InternalError("a kernel after a library call");
+  return SymbolicRewrite{make_native(rewrite->graph, {}, {}, std::make_shared<Quarantine>(), conditions), group.outputs.size(),
+                         name_of(*rewrite)};
+}
+
+bool FusedOps::takes_buffers(size_t group) const {
+  const Computation& computation = ops_[group].computation;
+  return std::holds_alternative<Kernel>(computation) || std::holds_alternative<SymbolicProduct>(computation);
+}
+
+std::vector<runtime::FusedOp> FusedOps::at(const ir::SymbolValues& symbols) const {
+  std::vector<runtime::FusedOp> out;
+  out.reserve(ops_.size());
+  for (const GroupOp& op : ops_) {
+    runtime::AtenOps aten = by_aten(op.ops, symbols);
+    std::visit([&](const auto& computation) { out.push_back({make_call(computation, symbols, std::move(aten)), {}}); }, op.computation);
+    if (verified_ <= 0) continue;
+    auto check = std::make_shared<const KernelCheck>(op.ops, symbols, verified_, checks_all(), out.back(), quarantine_);
+    out.back().check = [check](auto inputs, auto outputs, auto scalars) { (*check)(inputs, outputs, scalars); };
+  }
+  return out;
+}
+
+runtime::KernelCall FusedOps::make_call(const Kernel& kernel, const ir::SymbolValues& symbols, runtime::AtenOps by_aten) {
+  int64_t iterations = kernel.iterations.value(symbols);
+  runtime::KernelCall call{.codes = codes_of(kernel.code, kernel.narrow, iterations, kernel.elements.value(symbols)),
+                           .sizes = kernel.sizes.values(symbols),
+                           .iterations = iterations,
+                           .by_aten = std::move(by_aten)};
+  for (const loops::KernelScalar& number : kernel.scalars)
+    call.scalars.emplace_back(number.scalar, number.size ? static_cast<double>(number.size->value(symbols)) : number.known);
+  for (const Kernel::Range& range : kernel.ranges) call.ranges.push_back({range.input, range.extent.value(symbols), range.exempt});
+  return call;
+}
+
+runtime::RewriteCall FusedOps::make_call(const SymbolicRewrite& rewrite, const ir::SymbolValues& symbols, runtime::AtenOps by_aten) {
+  auto run = [rewritten = rewrite.program->at(symbols), ops = std::move(by_aten), outputs = rewrite.outputs, name = rewrite.name](
                  std::vector<at::Tensor> inputs, c10::ArrayRef<double> scalars) {
     try {
       std::vector<at::Tensor> results = rewritten->run(inputs, runtime::RunMode::kernels, scalars);
@@ -96,42 +155,12 @@ runtime::RewriteCall make_call(const ir::Rewrite& rewrite, const ir::Graph& grap
   return {std::move(run)};
 }
 
-runtime::ProductCall make_call(const ir::Product& product, const ir::Graph& graph, const ir::Group& group) {
-  return {std::make_shared<const runtime::ProductStep>(product.gelu), product.gelu.empty() ? runtime::AtenOps() : by_aten(graph, group)};
+runtime::ProductCall FusedOps::make_call(const SymbolicProduct& product, const ir::SymbolValues& symbols, runtime::AtenOps by_aten) {
+  return {product.step, product.rows.value(symbols), std::move(by_aten)};
 }
 
-runtime::ConvolutionCall make_call(const ir::Convolution& convolution, const ir::Graph& graph, const ir::Group& group) {
-  return {std::make_shared<const runtime::ConvolutionStep>(convolution), by_aten(graph, group)};
-}
-
-}  // namespace
-
-std::vector<loops::Lowered> lower_kernels(const ir::Graph& graph, const ops::Lowerings& lowerings, const std::vector<ir::Group>& groups) {
-  std::vector<loops::Lowered> out;
-  for (size_t g = 0; g < groups.size() && groups[g].is_kernel(); ++g)
-    out.push_back(loops::lower(graph, lowerings, groups[g], graph.name + "_" + std::to_string(g)));
-  return out;
-}
-
-std::vector<runtime::FusedOp> make_fused_ops(const ir::Graph& graph, const std::vector<ir::Group>& groups,
-                                             const std::vector<loops::Lowered>& lowered, const NativeOptions& options,
-                                             const std::shared_ptr<Quarantine>& quarantine) {
-  std::vector<runtime::FusedOp> out;
-  for (runtime::KernelCall& kernel : make_kernels(graph, groups, lowered, options.for_autotuning)) out.push_back({std::move(kernel)});
-  for (size_t g = lowered.size(); g < groups.size(); ++g)
-    std::visit(
-        [&](const auto& computation) {
-          if constexpr (std::is_same_v<std::decay_t<decltype(computation)>, ir::LoopNest>)
-            throw InternalError("a kernel after a library call");
-          else out.push_back({make_call(computation, graph, groups[g])});
-        },
-        groups[g].computation);
-  if (!checks_all() && options.verify <= 0) return out;
-  for (size_t g = 0; g < groups.size(); ++g) {
-    auto check = std::make_shared<const KernelCheck>(graph, groups[g], checks_all() ? 1 : options.verify, checks_all(), out[g], quarantine);
-    out[g].check = [check](auto inputs, auto outputs, auto scalars) { (*check)(inputs, outputs, scalars); };
-  }
-  return out;
+runtime::ConvolutionCall FusedOps::make_call(const SymbolicConvolution& convolution, const ir::SymbolValues&, runtime::AtenOps by_aten) {
+  return {convolution.step, std::move(by_aten)};
 }
 
 }  // namespace tenon::build

@@ -6,6 +6,7 @@
 
 #include "base/counters.h"
 #include "bridge/convert.h"
+#include "build/fixed_graph.h"
 #include "build/verifier.h"
 #include "capture/listener.h"
 #include "ops/table.h"
@@ -14,9 +15,9 @@
 
 namespace tenon::build {
 
-std::shared_ptr<const runtime::Interpreter> interpret(ir::Graph graph) {
-  ir::Reuse reuse = planner::no_reuse(graph);
-  return std::make_shared<const runtime::Interpreter>(std::move(graph), std::move(reuse), std::vector<c10::IValue>(),
+std::shared_ptr<const runtime::Interpreter> interpret(std::shared_ptr<const ir::Graph> graph, const ir::SymbolValues& symbols) {
+  ir::Reuse reuse = planner::no_reuse(*graph);
+  return std::make_shared<const runtime::Interpreter>(std::move(graph), symbols, std::move(reuse), std::vector<c10::IValue>(),
                                                       capture::keys_above_backends());
 }
 
@@ -30,19 +31,18 @@ void perturb(at::Tensor& t, double deviation, at::Generator& generator) {
 
 }  // namespace
 
-KernelCheck::KernelCheck(const ir::Graph& graph, const ir::Group& group, double fraction, bool serve_eager, runtime::FusedOp op,
-                         std::shared_ptr<Quarantine> quarantine)
+KernelCheck::KernelCheck(const std::shared_ptr<const ir::Graph>& ops, const ir::SymbolValues& symbols, double fraction, bool serve_eager,
+                         runtime::FusedOp op, std::shared_ptr<Quarantine> quarantine)
     : fraction_(fraction), serve_eager_(serve_eager), op_(std::move(op)), quarantine_(std::move(quarantine)) {
-  ir::Graph subgraph = ir::subgraph(graph, group);
-  for (const ir::Node& node : subgraph.nodes)
+  for (const ir::Node& node : ops->nodes)
     if (const ops::Facts* facts = ops::find(node.op)) {
       leeway_.zeros |= facts->zero_sign_varies;
       leeway_.infinities |= facts->infinity_varies;
     }
-  eager_ = interpret(subgraph);
-  ir::Graph wide = runtime::widen(subgraph);
-  truth_ = interpret(wide);
-  noisy_ = interpret(runtime::add_noise(wide, subgraph, units_));
+  eager_ = interpret(ops, symbols);
+  auto wide = std::make_shared<const ir::Graph>(runtime::widen(*ops));
+  truth_ = interpret(wide, symbols);
+  noisy_ = interpret(std::make_shared<const ir::Graph>(runtime::add_noise(*wide, *ops, units_)), symbols);
 }
 
 void KernelCheck::operator()(c10::ArrayRef<at::Tensor> inputs, c10::ArrayRef<at::Tensor> outputs, c10::ArrayRef<double> scalars) const {
@@ -79,7 +79,7 @@ void KernelCheck::operator()(c10::ArrayRef<at::Tensor> inputs, c10::ArrayRef<at:
     }
     if (!found.empty()) found = "output " + std::to_string(i) + ": " + found;
   }
-  if (!found.empty()) quarantine_->impose(found, eager_->graph(), inputs.vec());
+  if (!found.empty()) quarantine_->impose(found, fixed_graph(eager_->graph(), eager_->symbols()), inputs.vec());
   if (found.empty() && !serve_eager_) return;
   for (size_t i = 0; i < outputs.size(); ++i) outputs[i].copy_(all[i][0].eager);
 }
@@ -89,11 +89,11 @@ std::vector<Comparison> KernelCheck::comparisons(const Tensors& inputs, const Te
                                                  size_t run) const {
   constexpr auto kMode = runtime::RunMode::kernels;
   Tensors eager = eager_->run(inputs, kMode, scalars);
-  Tensors wide = runtime::widen(truth_->graph(), inputs);
+  Tensors wide = runtime::widen(truth_->graph(), truth_->symbols(), inputs);
   Tensors truth = truth_->run(wide, kMode, scalars), noisy(outputs.size());
   if (noise && !units_.empty()) {
     at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(uint64_t{run});
-    noisy = noisy_->run(runtime::with_noise(noisy_->graph(), units_, wide, run, generator), kMode, scalars);
+    noisy = noisy_->run(runtime::with_noise(noisy_->graph(), noisy_->symbols(), units_, wide, run, generator), kMode, scalars);
   }
   std::vector<Comparison> out;
   for (size_t i = 0; i < outputs.size(); ++i) out.push_back({outputs[i], eager[i], truth[i], noisy[i]});
@@ -102,26 +102,28 @@ std::vector<Comparison> KernelCheck::comparisons(const Tensors& inputs, const Te
 
 namespace {
 
-Tensors run_call(const runtime::RewriteCall& call, const ir::Graph&, const Tensors& inputs, c10::ArrayRef<double> scalars) {
+Tensors run_call(const runtime::RewriteCall& call, const runtime::Interpreter&, const Tensors& inputs, c10::ArrayRef<double> scalars) {
   return call.run(inputs, scalars);
 }
 
-Tensors run_call(const runtime::ProductCall& call, const ir::Graph& graph, const Tensors& inputs, c10::ArrayRef<double> scalars) {
+Tensors run_call(const runtime::ProductCall& call, const runtime::Interpreter& eager, const Tensors& inputs,
+                 c10::ArrayRef<double> scalars) {
   at::Tensor out = call.product->run({inputs[0], inputs[1], inputs.size() > 2 ? inputs[2] : at::Tensor()}, {});
   if (!out.defined()) return call.by_aten(inputs, scalars);
-  return {out.view(graph.values[graph.outputs[0]].type.sizes)};
+  return {out.view(eager.type(eager.graph().outputs[0]).sizes)};
 }
 
-Tensors run_call(const runtime::ConvolutionCall& call, const ir::Graph&, const Tensors& inputs, c10::ArrayRef<double> scalars) {
+Tensors run_call(const runtime::ConvolutionCall& call, const runtime::Interpreter&, const Tensors& inputs, c10::ArrayRef<double> scalars) {
   std::optional<at::Tensor> out = call.convolution->run(inputs, scalars);
   return out ? Tensors{*out} : call.by_aten(inputs, scalars);
 }
 
-Tensors run_call(const runtime::KernelCall& kernel, const ir::Graph& graph, const Tensors& inputs, c10::ArrayRef<double> scalars) {
+Tensors run_call(const runtime::KernelCall& kernel, const runtime::Interpreter& eager, const Tensors& inputs,
+                 c10::ArrayRef<double> scalars) {
   Tensors outputs;
   std::vector<void*> memory;
   for (const at::Tensor& t : inputs) memory.push_back(const_cast<void*>(t.const_data_ptr()));
-  for (ir::ValueId id : graph.outputs) memory.push_back(outputs.emplace_back(bridge::empty_of(graph.values[id].type)).mutable_data_ptr());
+  for (ir::ValueId id : eager.graph().outputs) memory.push_back(outputs.emplace_back(bridge::empty_of(eager.type(id))).mutable_data_ptr());
   runtime::run(kernel, memory, scalars);
   return outputs;
 }
@@ -129,9 +131,8 @@ Tensors run_call(const runtime::KernelCall& kernel, const ir::Graph& graph, cons
 }  // namespace
 
 Tensors KernelCheck::run_kernel(const Tensors& inputs, c10::ArrayRef<double> scalars) const {
-  const ir::Graph& graph = eager_->graph();
-  if (scalars.empty()) scalars = graph.scalars;
-  return std::visit([&](const auto& call) { return run_call(call, graph, inputs, scalars); }, op_.call);
+  if (scalars.empty()) scalars = eager_->graph().scalars;
+  return std::visit([&](const auto& call) { return run_call(call, *eager_, inputs, scalars); }, op_.call);
 }
 
 }  // namespace tenon::build

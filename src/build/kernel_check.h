@@ -9,20 +9,19 @@
 #include "build/policy.h"
 #include "build/quarantine.h"
 #include "build/tensors.h"
-#include "ir/graph/group.h"
 #include "runtime/interpreter.h"
 
 namespace tenon::build {
 
 // An interpreter that runs a graph op by op in ATen.
-std::shared_ptr<const runtime::Interpreter> interpret(ir::Graph graph);
+std::shared_ptr<const runtime::Interpreter> interpret(std::shared_ptr<const ir::Graph> graph, const ir::SymbolValues& symbols);
 
 class KernelCheck {
  public:
-  // `fraction` of the runs are compared. `serve_eager`: the program continues with ATen's results even if those of the kernel are
-  // right, so that tests can compare the whole program bit by bit.
-  KernelCheck(const ir::Graph& graph, const ir::Group& group, double fraction, bool serve_eager, runtime::FusedOp op,
-              std::shared_ptr<Quarantine> quarantine);
+  // `ops` are the nodes of the kernel's group. `fraction` of the runs are compared. `serve_eager`: the program continues with ATen's
+  // results even if those of the kernel are right, so that tests can compare the whole program bit by bit.
+  KernelCheck(const std::shared_ptr<const ir::Graph>& ops, const ir::SymbolValues& symbols, double fraction, bool serve_eager,
+              runtime::FusedOp op, std::shared_ptr<Quarantine> quarantine);
 
   // Called after each run of the kernel.
   void operator()(c10::ArrayRef<at::Tensor> inputs, c10::ArrayRef<at::Tensor> outputs, c10::ArrayRef<double> scalars) const;

@@ -4,28 +4,52 @@
 #include <tenon/inspect.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "build/describe.h"
+#include "build/fused_ops.h"
+#include "build/native_options.h"
 #include "build/quarantine.h"
 #include "ir/graph/graph.h"
+#include "ir/graph/reuse.h"
 #include "runtime/interpreter.h"
 
 namespace tenon::build {
 
-struct NativeOptions {
-  double verify = 0;            // Fraction of the runs that are compared with ATen.
-  bool keeps_weights = false;   // Weights are constant for many calls, so they may be prepacked.
-  bool for_autotuning = false;  // Each kernel is compiled in all versions that the tuner may choose from.
-  bool keeps_memory = false;    // Scratch memory and results are reused in the next run.
+// What is compiled once for all sizes of a graph.
+class NativeProgram {
+ public:
+  // Pairs of a result and an operand that may share a buffer, per group.
+  using SharedBuffers = std::vector<std::vector<std::pair<ir::ValueId, ir::ValueId>>>;
+  struct NativeParts {
+    std::shared_ptr<const ir::Graph> fused;  // The graph with one node per group.
+    FusedOps ops;                            // Steps of the groups.
+    SharedBuffers may_share;
+    ir::Reuse reuse;
+    std::vector<KernelDescription> kernels;     // One per group.
+    std::vector<Explanation::Call> aten_calls;  // Ops that run in ATen.
+    std::vector<c10::IValue> resources;
+    bool keeps_memory = false;
+  };
+  explicit NativeProgram(NativeParts parts) : parts_(std::move(parts)) {}
+
+  // The plan for these values of the symbols, which must fulfil the conditions of the program.
+  std::shared_ptr<const runtime::Interpreter> at(const ir::SymbolValues& symbols) const;
+  // What explain reports; one kernel per fused op of an interpreter.
+  std::vector<Explanation::Kernel> kernels(const ir::SymbolValues& symbols) const;
+  const std::vector<Explanation::Call>& aten_calls() const { return parts_.aten_calls; }
+
+ private:
+  bool takes_buffers(const ir::Node& node) const;
+  ir::Arena plan_memory(const ir::SymbolValues& symbols) const;
+
+  NativeParts parts_;
 };
 
-struct Native {
-  std::shared_ptr<const runtime::Interpreter> interpreter;
-  std::vector<Explanation::Kernel> kernels;   // One per fused op of the interpreter.
-  std::vector<Explanation::Call> aten_calls;  // Ops that run in ATen.
-};
-
-Native make_native(const ir::Graph& graph, const std::vector<c10::IValue>& resources, const NativeOptions& options,
-                   const std::shared_ptr<Quarantine>& quarantine);
+// Adds to `conditions` what must hold for other sizes than the recorded ones.
+std::shared_ptr<const NativeProgram> make_native(const std::shared_ptr<const ir::Graph>& graph, const std::vector<c10::IValue>& resources,
+                                                 const NativeOptions& options, const std::shared_ptr<Quarantine>& quarantine,
+                                                 std::vector<ir::Condition>& conditions);
 
 }  // namespace tenon::build

@@ -3,12 +3,10 @@
 #include "base/counters.h"
 #include "base/error.h"
 #include "base/flags.h"
-#include "build/backends.h"
 #include "build/build_error.h"
 #include "build/check_graph.h"
 #include "build/code_cache.h"
 #include "build/native.h"
-#include "capture/listener.h"
 #include "passes/eliminate_dead.h"
 #include "passes/runner.h"
 #include "planner/reuse.h"
@@ -74,49 +72,50 @@ Mode mode_of(const Options& options) {
                   "TENON_MODE=" + std::string(wanted) + " is not a mode; set reduce_overhead or max_autotune, or unset it");
 }
 
-Executable::Parts make_parts(const Options& options, ir::Graph graph, const std::vector<c10::IValue>& resources, bool keeps_weights) {
+BuiltGraph::BuiltParts make_parts(const Options& options, ir::Graph graph, const std::vector<c10::IValue>& resources, bool keeps_weights) {
   bool is_native = options.backend == "native" && has_native(), has_passes = options.backend == "native" || options.backend == "aten";
   Mode mode = mode_of(options);  // Throws for every backend.
-  c10::DispatchKeySet keys_off = capture::keys_above_backends();
-  Executable::Parts parts;
+  BuiltGraph::BuiltParts parts{.backend = options.backend, .keeps_weights = keeps_weights, .resources = resources};
   // Options::verify compares with the graph as it is before the passes, and copies every in-place operand.
-  if (options.verify > 0 && !is_native)
-    parts.verifier = std::make_shared<const ExecutableVerifier>(
-        options.verify, std::make_shared<const runtime::Interpreter>(graph, planner::no_reuse(graph), resources, keys_off),
-        parts.quarantine);
+  if (options.verify > 0 && !is_native) {
+    parts.verify = options.verify;
+    parts.oracle = std::make_shared<const ir::Graph>(graph);
+  }
   // Passes keep eager's bits, so backend `aten` is the same graph without kernels: a difference between the two is a kernel's fault.
   if (has_passes) {
     passes::run_all(graph);
     check_text(graph);
   }
+  parts.conditions = graph.conditions;
+  parts.graph = std::make_shared<const ir::Graph>(std::move(graph));
   // Kernels come last: they need the final graph, and the passes do not know them.
   if (is_native) {
-    bool is_tuned = mode == Mode::max_autotune && keeps_weights && runtime::is_repeatable(graph);
+    bool is_tuned = mode == Mode::max_autotune && keeps_weights && runtime::is_repeatable(*parts.graph);
     parts.tuning_seconds = is_tuned ? options.tuning_seconds : 0;
     NativeOptions native{options.verify, keeps_weights, /*for_autotuning=*/parts.tuning_seconds > 0,
                          /*keeps_memory=*/mode != Mode::standard};
-    parts.native = make_native(graph, resources, native, parts.quarantine);
+    parts.native = make_native(parts.graph, resources, native, parts.quarantine, parts.conditions);
   }
   // The graph op by op in ATen runs for the other backends, under autograd, and after a quarantine. Backend `eager` copies every
   // in-place operand, so that a wrong result which disappears with it is a fault of the planner.
-  ir::Reuse reuse = options.backend == "eager" ? planner::no_reuse(graph) : planner::plan_reuse(graph);
-  parts.op_by_op = std::make_shared<const runtime::Interpreter>(std::move(graph), std::move(reuse), resources, keys_off);
-  parts.custom = custom_runner(options.backend, parts.op_by_op);
+  ir::ConditionScope scope(parts.graph->symbols, "memory plan", parts.conditions);
+  parts.reuse = options.backend == "eager" ? planner::no_reuse(*parts.graph) : planner::plan_reuse(*parts.graph);
   return parts;
 }
 
 }  // namespace
 
+std::shared_ptr<const BuiltGraph> build_graph(const Options& options, const ir::Graph& graph, const std::vector<c10::IValue>& resources,
+                                              bool keeps_weights) {
+  ++counters().graphs;
+  return with_build_errors(graph, keeps_weights,
+                           [&] { return std::make_shared<const BuiltGraph>(make_parts(options, graph, resources, keeps_weights)); });
+}
+
 std::shared_ptr<const Executable> build_executable(const Options& options, const ir::Graph& graph,
                                                    const std::vector<c10::IValue>& resources, bool keeps_weights) {
-  ++counters().graphs;
-  try {
-    return std::make_shared<const Executable>(make_parts(options, graph, resources, keeps_weights));
-  } catch (const std::exception& error) {
-    const auto* user = dynamic_cast<const UserError*>(&error);
-    if (user && (user->code() == ErrorCode::backend || user->code() == ErrorCode::pass)) throw;
-    throw BuildError(graph, keeps_weights, error.what());
-  }
+  std::shared_ptr<const BuiltGraph> built = build_graph(options, graph, resources, keeps_weights);
+  return with_build_errors(graph, keeps_weights, [&] { return built->make_executable(graph.symbols); });
 }
 
 }  // namespace tenon::build

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "autodiff/partition.h"
-#include "build/executable.h"
+#include "build/built_graph.h"
 #include "build/phases.h"
 #include "capture/functionalize.h"
 #include "tenon/compile.h"
@@ -35,7 +35,11 @@ struct JointProgram {
 JointProgram build_joint_program(const capture::Tape& tape, const capture::TapeRange& range, const capture::ProgramResults& results,
                                  const Options& options, Phases& phases);
 
-// Throws BuildError with the graph for a fault of Tenon, UserError for a fault of the caller's backend or settings.
+// Builds a graph for all its sizes. Throws BuildError with the graph for a fault of Tenon, UserError for a fault of the caller's
+// backend or settings.
+std::shared_ptr<const BuiltGraph> build_graph(const Options& options, const ir::Graph& graph, const std::vector<c10::IValue>& resources,
+                                              bool keeps_weights);
+// The same for the recorded sizes.
 std::shared_ptr<const Executable> build_executable(const Options& options, const ir::Graph& graph,
                                                    const std::vector<c10::IValue>& resources, bool keeps_weights);
 

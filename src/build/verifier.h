@@ -1,5 +1,5 @@
 // Options::verify: compares a graph's executable with plain interpretation of the same graph, on real calls.
-// This is for executables that must give eager's bits; native kernels are compared by driver/kernel_check.h.
+// This is for executables that must give eager's bits; native kernels are compared by build/kernel_check.h.
 #pragma once
 
 #include <functional>

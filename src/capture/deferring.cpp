@@ -57,6 +57,18 @@ void Replayer::announce_to_others(const CallStorage& storage, AccessKind access)
   throw_postponed_error();
 }
 
+// Whether pending indices are those of an arange from 0 that ends at or below the limit. Indices that were computed otherwise from the
+// integers of a stream that is being derived may be out of range.
+bool Replayer::counts_up_below(std::optional<int64_t> limit, const c10::IValue& index) const {
+  if (!limit || !index.isTensor()) return false;
+  const Tape& tape = derived_->tape;
+  int32_t id = storages_.find(storage_of(index.toTensor().unsafeGetTensorImpl()));
+  if (id < 0 || tape.storages[id].made_by < 0 || tape.storages[id].written) return false;
+  const TapeOp& made_by = tape.ops[static_cast<size_t>(tape.storages[id].made_by)];
+  const auto* end = std::get_if<c10::IValue>(&made_by.args[0]);
+  return op_name(made_by.op) == "aten::arange" && end && end->isInt() && end->toInt() <= *limit;
+}
+
 bool Replayer::accepts_indices(const TapeOp& entry, const Stack& stack) {
   Unannounced own;
   for (int argument : index_arguments(entry.op)) {
@@ -65,7 +77,8 @@ bool Replayer::accepts_indices(const TapeOp& entry, const Stack& stack) {
       int32_t id = storages_.find(storage_of(index.unsafeGetTensorImpl()));
       has_contents &= id >= 0 && !storages_[id].pending && !storages_[id].is_withdrawn;
     });
-    if (!has_contents) return true;
+    if (!has_contents)
+      return !is_deriving() || counts_up_below(index_limit(entry.op, stack), stack[stack.size() - entry.args.size() + argument]);
   }
   return indices_are_valid(entry.op, stack);
 }

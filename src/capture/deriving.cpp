@@ -1,5 +1,6 @@
 // Deriving: the replayer follows a known stream with other sizes. The geometry of results is inferred, and a stream with the
 // new sizes is written without running the ops.
+#include "bridge/convert.h"
 #include "capture/replayer.h"
 #include "capture/shapes.h"
 #include "capture/tensors.h"
@@ -12,19 +13,55 @@ Geometry Replayer::geometry_on_tape(const at::Tensor& tensor, int32_t storage) c
   return g;
 }
 
-// Starts a derived stream with a copy of the known stream's prefix.
+// Finds a stream that differs from the call so far only in sizes and continues with this op. Returns null if there is none. The current
+// stream comes first; while deriving it has been compared already.
+std::shared_ptr<const Stream> Replayer::find_alike(const c10::OperatorHandle& op, const Stack& stack) {
+  auto continues = [&](const Stream& stream) {
+    if (stream.tape.ops.size() <= cursor_) return false;
+    matcher_.set_tape(stream.tape);
+    storages_.grow(stream.tape.storages.size());
+    memory_.scalars.resize(std::max(memory_.scalars.size(), stream.tape.scalars.size()));
+    return matcher_.matches_except_sizes(stream.tape.ops[cursor_], op, stack);
+  };
+  if (!is_deriving() && continues(*stream_)) return stream_;
+  for (const auto& other : *streams_)
+    if (other.get() != &known() && alike_ops(known(), *other) >= cursor_ && continues(*other)) return other;
+  matcher_.set_tape(known().tape);
+  return nullptr;
+}
+
+// Continues the derived stream with the ops of another one. Storages of earlier ops have the same ids in both.
+void Replayer::change_base(const std::shared_ptr<const Stream>& stream) {
+  TapePosition at = position_at(stream->tape, cursor_);
+  auto replace_rest = [](auto& list, const auto& by, size_t first) {
+    list.erase(list.begin() + static_cast<ptrdiff_t>(first), list.end());
+    list.insert(list.end(), by.begin() + static_cast<ptrdiff_t>(first), by.end());
+  };
+  Tape& tape = derived_->tape;
+  replace_rest(tape.storages, stream->tape.storages, at.storages);
+  replace_rest(tape.externals, stream->tape.externals, at.externals);
+  replace_rest(tape.scalars, stream->tape.scalars, at.scalars);
+  tape.handles = std::max(tape.handles, stream->tape.handles);
+  shared_ops_ = std::min(shared_ops_, shared_ops(*base_, *stream));
+  base_ = stream;
+  derived_->root = stream->root;
+}
+
+// Starts a derived stream with a copy of the known stream's prefix, or continues the one that there is with another base.
 bool Replayer::start_deriving(const c10::OperatorHandle& op, const Stack& stack) {
-  const TapeOp* entry = is_deriving() ? nullptr : expected();
-  if (!entry || !options_.may_derive) return false;
-  if (!matcher_.matches_except_sizes(*entry, op, stack)) return false;
-  base_ = stream_;
+  if (!options_.may_derive) return false;
+  std::shared_ptr<const Stream> found = find_alike(op, stack);
+  if (!found) return false;
+  if (is_deriving()) {
+    change_base(found);
+    return true;
+  }
   shared_ops_ = cursor_;
+  base_ = stream_;
   derived_ = std::make_shared<Stream>();
-  derived_->tape = prefix(base_->tape, cursor_, position_at(base_->tape, cursor_));
-  derived_->tape.storages = base_->tape.storages;
-  derived_->tape.externals = base_->tape.externals;
-  derived_->tape.scalars = base_->tape.scalars;
-  derived_->id = SIZE_MAX;  // The id is assigned when the stream is added.
+  derived_->tape = prefix(stream_->tape, cursor_, position_at(stream_->tape, cursor_));
+  derived_->id = Stream::kNoId;
+  change_base(found);
   has_rule_.assign(cursor_, 1);
   stream_ = derived_;
   state_ = ReplayState::deriving;
@@ -35,9 +72,11 @@ const TapeOp* Replayer::derive(const TapeOp& base, const Stack& stack) {
   TapeOp op = base;
   Tape& tape = derived_->tape;
   size_t first = stack.size() - op.args.size();
+  bool fits = true;
   auto refresh = [&](TensorRef& ref, const at::Tensor& tensor) {
     if (!ref.defined()) return;
     ref.geometry = geometry_on_tape(tensor, ref.storage);
+    fits &= ref.geometry.offset >= 0;  // The tensor begins before the one by which the storage was found.
     tape.storages[ref.storage].bytes = storage_of(tensor.unsafeGetTensorImpl())->nbytes();
   };
   if (!op.immediate) {
@@ -50,6 +89,8 @@ const TapeOp* Replayer::derive(const TapeOp& base, const Stack& stack) {
           if (list->items[k].defined()) refresh(list->items[k], given.toListRef()[k].toTensor());
       } else if (auto* value = std::get_if<c10::IValue>(&op.args[i]); value && (value->isInt() || value->isIntList())) {
         *value = given;
+      } else if (auto* number = std::get_if<ir::ScalarTensor>(&op.args[i]); number && std::holds_alternative<ir::Size>(number->number)) {
+        *number = bridge::to_scalar_tensor(given.toTensor(), /*plain=*/false);
       }
     }
     for (TapeWrite& write : op.writes) {
@@ -58,6 +99,7 @@ const TapeOp* Replayer::derive(const TapeOp& base, const Stack& stack) {
       else write.ref = std::get<TensorListRef>(arg).items[write.item];
     }
   }
+  if (!fits) return nullptr;
   auto inferred = op.immediate ? std::nullopt : infer_results(op, base);
   if (inferred && !set_result_geometries(op, *inferred)) return nullptr;
   has_rule_.push_back(inferred.has_value());

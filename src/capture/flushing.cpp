@@ -1,5 +1,6 @@
 // Flushing: ops that run immediately, the flush of deferred ops, and the accesses and page faults that cause one.
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/DefaultDtype.h>
 
 #include <cstring>
 
@@ -10,6 +11,20 @@
 
 namespace tenon::capture {
 namespace {
+
+// Sets libtorch's default dtype for its lifetime.
+class DefaultDtype {
+ public:
+  explicit DefaultDtype(at::ScalarType dtype) : before_(c10::get_default_dtype_as_scalartype()) {
+    if (dtype != before_) c10::set_default_dtype(c10::scalarTypeToTypeMeta(dtype));
+  }
+  ~DefaultDtype() {
+    if (c10::get_default_dtype_as_scalartype() != before_) c10::set_default_dtype(c10::scalarTypeToTypeMeta(before_));
+  }
+
+ private:
+  at::ScalarType before_;
+};
 
 bool is_aten(const c10::OperatorHandle& op) { return op.operator_name().getNamespace() == "aten"; }
 
@@ -128,8 +143,9 @@ void Replayer::flush() {
     memory_.borrow(id, begin, storage.impl->nbytes(), storage.shift, owner);
   }
   std::exception_ptr error;
+  DefaultDtype dtype(default_dtype_);
   try {
-    if (is_deriving() || !runner_ || !runner_({*stream_, flushed_, cursor_, live}, memory_)) {
+    if (!runner_ || !runner_({*stream_, flushed_, cursor_, live}, memory_)) {
       ++counts_.op_by_op;
       run_ops(stream_->tape, flushed_, cursor_, memory_);
     }

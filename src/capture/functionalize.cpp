@@ -423,7 +423,7 @@ class Functionalizer {
 
 }  // namespace
 
-ir::TensorType to_type(const Geometry& geometry) {
+ir::FixedType to_type(const Geometry& geometry) {
   return {bridge::to_dtype(geometry.dtype), geometry.sizes_vector(), geometry.strides_vector(), geometry.offset};
 }
 

@@ -65,6 +65,6 @@ struct ProgramResults {
 // `name` may be any text; the graph's name is an identifier derived from it.
 Functional functionalize(const Tape& tape, TapeRange range, const ProgramResults& results, const std::string& name);
 
-ir::TensorType to_type(const Geometry& geometry);
+ir::FixedType to_type(const Geometry& geometry);
 
 }  // namespace tenon::capture

@@ -53,25 +53,38 @@ c10::ArrayRef<int> index_arguments(const c10::OperatorHandle& op) {
   return rule ? c10::ArrayRef<int>(&rule->index, 1) : c10::ArrayRef<int>();
 }
 
+namespace {
+
+int64_t size_along(const at::Tensor& sized, int64_t dim) {
+  if (sized.dim() == 0) return 1;
+  if (dim < 0) dim += sized.dim();
+  return sized.size(std::min<int64_t>(dim, sized.dim() - 1));
+}
+
+}  // namespace
+
+std::optional<int64_t> index_limit(const c10::OperatorHandle& op, const Stack& stack) {
+  const IndexRule* rule = rule_of(op);
+  size_t first = stack.size() - op.schema().arguments().size();
+  if (!rule || !stack[first + rule->index].isTensor()) return std::nullopt;
+  int64_t dim = rule->dim < 0 ? -1 - rule->dim : stack[first + rule->dim].toInt();
+  return size_along(stack[first + rule->size_of].toTensor(), dim);
+}
+
 bool indices_are_valid(const c10::OperatorHandle& op, const Stack& stack) {
   const IndexRule* rule = rule_of(op);
   if (!rule) return true;
   size_t first = stack.size() - op.schema().arguments().size();
   const at::Tensor& sized = stack[first + rule->size_of].toTensor();
-  auto size_along = [&](int64_t dim) {
-    if (sized.dim() == 0) return int64_t{1};
-    if (dim < 0) dim += sized.dim();
-    return sized.size(std::min<int64_t>(dim, sized.dim() - 1));
-  };
   const c10::IValue& index = stack[first + rule->index];
-  if (index.isTensor()) {
-    int64_t dim = rule->dim < 0 ? -1 - rule->dim : stack[first + rule->dim].toInt();
+  if (std::optional<int64_t> limit = index_limit(op, stack)) {
     int64_t ignored = rule->ignored < 0 ? 0 : stack[first + rule->ignored].toInt();
-    return within(index.toTensor(), 0, size_along(dim), ignored, rule->ignored >= 0);
+    return within(index.toTensor(), 0, *limit, ignored, rule->ignored >= 0);
   }
   int64_t dim = 0;
   for (const c10::IValue& item : index.toListRef()) {
-    if (item.isTensor() && item.toTensor().defined() && !within(item.toTensor(), -size_along(dim), size_along(dim), 0, false)) return false;
+    if (item.isTensor() && item.toTensor().defined() && !within(item.toTensor(), -size_along(sized, dim), size_along(sized, dim), 0, false))
+      return false;
     ++dim;
   }
   return true;

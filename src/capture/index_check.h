@@ -12,5 +12,7 @@ c10::ArrayRef<int> index_arguments(const c10::OperatorHandle& op);
 
 // Returns whether the op's kernel accepts the indices. Reads their contents.
 bool indices_are_valid(const c10::OperatorHandle& op, const Stack& stack);
+// Returns the size that all indices must be below; nothing if several index tensors have different ones.
+std::optional<int64_t> index_limit(const c10::OperatorHandle& op, const Stack& stack);
 
 }  // namespace tenon::capture

@@ -98,6 +98,12 @@ bool OpMatcher::matches_argument_except_sizes(const TapeArgument& expected, cons
                            [&](const TensorRef& ref, const c10::TensorImpl* tensor) { return matches_tensor_except_sizes(ref, tensor); });
   if (const auto* value = std::get_if<c10::IValue>(&expected))
     if ((value->isInt() && given.isInt()) || (value->isIntList() && given.isIntList())) return true;
+  // An integer that ATen wrapped into a tensor may be a size: the mean's backward divides by the number of elements.
+  if (const auto* number = std::get_if<ir::ScalarTensor>(&expected); number && std::holds_alternative<ir::Size>(number->number)) {
+    if (!given.isTensor() || !given.toTensor().defined() || !given.toTensor().unsafeGetTensorImpl()->is_wrapped_number()) return false;
+    ir::ScalarTensor now = bridge::to_scalar_tensor(given.toTensor(), /*plain=*/false);
+    return now.dtype == number->dtype && std::holds_alternative<ir::Size>(now.number);
+  }
   return matches_argument(expected, given, scalar);
 }
 

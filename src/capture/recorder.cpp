@@ -176,7 +176,9 @@ TensorRef Recorder::refer(const at::Tensor& tensor) {
   if (storage < 0) storage = tape_.externals[discover(tensor)].ref.storage;
   else if (tape_.storages[storage].made_by < 0 && tensor.requires_grad()) adopt_leaf(tensor, storage);
   auto handle = handles_.find(tensor.unsafeGetTensorImpl());
-  return {storage, geometry_on_tape(tensor, storage), tensor.requires_grad(), handle == handles_.end() ? -1 : handle->second};
+  Geometry geometry = geometry_on_tape(tensor, storage);
+  tape_.is_replayable &= geometry.offset >= 0;
+  return {storage, std::move(geometry), tensor.requires_grad(), handle == handles_.end() ? -1 : handle->second};
 }
 
 // A tensor that was first used through `p.data()` now appears as the leaf itself: gradients belong to the leaf.

@@ -1,5 +1,7 @@
 #include "capture/replayer.h"
 
+#include <c10/core/DefaultDtype.h>
+
 #include <cstring>
 #include <utility>
 
@@ -85,6 +87,7 @@ void Replayer::depart(const std::string& difference) {
   flush();
   difference_ = difference;
   if (!is_deriving()) shared_ops_ = cursor_;
+  alike_ops_ = cursor_;
   if (!options_.may_record || !derivable_) {
     state_ = ReplayState::passing_through;
     release();
@@ -140,7 +143,15 @@ void Replayer::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, St
   }
 }
 
+// Deferred ops run with the default dtype that they were called with.
+void Replayer::note_default_dtype() {
+  at::ScalarType now = c10::get_default_dtype_as_scalartype();
+  if (deferred_ops_ > 0 && now != default_dtype_) flush();
+  default_dtype_ = now;
+}
+
 void Replayer::replay_op(Lock& lock, const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  note_default_dtype();
   if (listening_is_paused()) {
     same_nodes_ = false;  // Nodes that are created while listening is paused are not on the stream.
     if (touches_deferred(op, *stack)) flush();
@@ -179,7 +190,7 @@ const TapeOp* Replayer::match_op(const TapeOp* entry, const c10::OperatorHandle&
   same_nodes_ = same_nodes_ && entry->nodes == nodes_made() - options_.first_node;
   if (!is_deriving()) return entry;
   entry = derive(*entry, stack);
-  if (!entry) depart("op " + std::to_string(cursor_) + ": " + op_name(op) + " returns another number of tensors");
+  if (!entry) depart("op " + std::to_string(cursor_) + ": " + op_name(op) + " cannot be followed with these sizes");
   return entry;
 }
 
@@ -198,12 +209,15 @@ void Replayer::release() {
 void Replayer::end_stream() {
   flush();
   complete_ = cursor_ == known().tape.ops.size();
+  alike_ops_ = cursor_;
   if (complete_) return;
-  for (const auto& other : *streams_)
-    if (!complete_ && !is_deriving() && shared_ops(*stream_, *other) >= cursor_ && other->tape.ops.size() == cursor_) {
-      stream_ = other;
-      complete_ = true;
-    }
+  for (const auto& other : *streams_) {
+    size_t common = is_deriving() ? alike_ops(*base_, *other) : shared_ops(*stream_, *other);
+    if (complete_ || common < cursor_ || other->tape.ops.size() != cursor_) continue;
+    if (is_deriving()) change_base(other);
+    else stream_ = other;
+    complete_ = true;
+  }
   if (!complete_) depart("it ended after " + std::to_string(cursor_) + " ops");
 }
 

@@ -63,6 +63,7 @@ class Replayer : public Listener, public PendingReplay {
   // A complete derived stream, ready to be added, or null.
   Stream* derived() { return complete_ && state_ == ReplayState::deriving && derivable_ ? derived_.get() : nullptr; }
   size_t shared() const { return shared_ops_; }
+  size_t alike() const { return alike_ops_; }
   const std::string& difference() const { return difference_; }
   const ReplayCounts& counts() const { return counts_; }
 
@@ -72,6 +73,7 @@ class Replayer : public Listener, public PendingReplay {
   // States and streams.
   bool is_deriving() const { return state_ == ReplayState::deriving; }
   void start_recording(std::unique_ptr<Recorder> recorder);
+  void note_default_dtype();
   void throw_postponed_error();
   void replay_op(Lock& lock, const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack);
   // Compares the op with the expected entry, then with other streams; starts deriving if only sizes differ. Returns the entry
@@ -89,6 +91,8 @@ class Replayer : public Listener, public PendingReplay {
 
   // Deriving.
   bool start_deriving(const c10::OperatorHandle& op, const Stack& stack);
+  std::shared_ptr<const Stream> find_alike(const c10::OperatorHandle& op, const Stack& stack);
+  void change_base(const std::shared_ptr<const Stream>& stream);
   const TapeOp* derive(const TapeOp& base, const Stack& stack);
   bool set_result_geometries(TapeOp& op, std::vector<Geometry>& inferred);
   void record_real_results(const Stack& stack);
@@ -100,6 +104,7 @@ class Replayer : public Listener, public PendingReplay {
   bool can_defer_writes(CallStorage& storage);
   void announce_to_others(const CallStorage& storage, AccessKind access);
   bool accepts_indices(const TapeOp& entry, const Stack& stack);
+  bool counts_up_below(std::optional<int64_t> limit, const c10::IValue& index) const;
   void defer(const TapeOp& entry, Stack* stack);
   void advance_to(size_t op);
   void push_results(const std::vector<TapeResult>& expected, size_t arguments, Stack* stack);
@@ -130,11 +135,13 @@ class Replayer : public Listener, public PendingReplay {
   ReplayState state_ = ReplayState::following;
   std::exception_ptr postponed_error_;  // An error that occurred where nothing can be thrown.
   std::shared_ptr<const Stream> stream_;
-  size_t cursor_ = 0;        // Index of the next op.
-  size_t flushed_ = 0;       // Index of the first op that may be deferred.
-  size_t deferred_ops_ = 0;  // Number of deferred ops between flushed_ and cursor_.
-  size_t shared_ops_ = 0;    // Number of leading ops that the call has in common with the parent stream.
-  bool complete_ = false;    // The call followed its stream to the end.
+  size_t cursor_ = 0;                          // Index of the next op.
+  size_t flushed_ = 0;                         // Index of the first op that may be deferred.
+  size_t deferred_ops_ = 0;                    // Number of deferred ops between flushed_ and cursor_.
+  at::ScalarType default_dtype_ = at::kFloat;  // libtorch's default dtype when ops were deferred.
+  size_t shared_ops_ = 0;                      // Number of leading ops that the call has in common with the parent stream.
+  size_t alike_ops_ = 0;                       // The same, where sizes may differ.
+  bool complete_ = false;                      // The call followed its stream to the end.
   bool flushing_ = false;
   bool out_of_addresses_ = false;                  // The next op is not deferred.
   size_t next_call_ = 0;                           // Index of the next recorded user call.

@@ -59,6 +59,7 @@ void Replayer::on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, 
     lock.unlock();
     return recorder_->on_call(op, keys, stack);
   }
+  note_default_dtype();
   if (state_ == ReplayState::following && options_.record_calls && !postponed_error_ && !listening_is_paused()) {
     const UserCall* call = find_call(op, *stack);
     if (call && defer_range(call->range)) {
@@ -92,6 +93,7 @@ bool Replayer::on_backward(const BackwardCall& call) {
     return recorder_->on_backward(call);
   }
   running_backward_.reset();
+  note_default_dtype();
   if (postponed_error_ || state_ != ReplayState::following || !same_nodes_) return false;
   auto graph = call.graph(options_.first_node);
   if (!graph) return false;

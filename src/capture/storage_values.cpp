@@ -44,7 +44,9 @@ StorageValues::StorageValues(const Tape& tape, const TapeRange& range, Functiona
   states_.resize(tape.storages.size());
   for (size_t s = 0; s < states_.size(); ++s) {
     int32_t made_by = tape.storages[s].made_by;
-    states_[s].external = made_by < static_cast<int32_t>(range_.begin) || (range_.by_storage && tape.ops[made_by].immediate);
+    bool is_before_end = static_cast<size_t>(made_by) < range_.end;  // A tape that is being derived has no later ops yet.
+    states_[s].external =
+        made_by < static_cast<int32_t>(range_.begin) || (range_.by_storage && is_before_end && tape.ops[made_by].immediate);
   }
   for (size_t i = range_.begin; i < range_.end; ++i) {
     if (is_excluded(tape_, range_, i)) continue;
@@ -256,7 +258,7 @@ void StorageValues::apply_write(const TapeWrite& write, ValueId after, const Tap
   node.results.push_back({false, {root}});
   out_.graph.nodes.push_back(std::move(node));
   state.root = root;
-  ir::TensorType region = to_type(ref.geometry);
+  ir::FixedType region = to_type(ref.geometry);
   std::erase_if(state.aliases, [&](const AliasValue& a) { return ir::may_overlap(to_type(a.geometry), region); });
   state.aliases.push_back({state.root_geometry, root});
   state.aliases.push_back({ref.geometry, after});

@@ -26,15 +26,19 @@ void forget_run(Tape& tape) {
 
 }  // namespace
 
-std::shared_ptr<const Stream> Streams::add(Tape tape, const Stream* parent, size_t shared, bool derived) {
+std::shared_ptr<const Stream> Streams::add(Tape tape, const Stream* parent, size_t shared, size_t alike, bool derived) {
   auto stream = std::make_shared<Stream>();
   stream->tape = std::move(tape);
   stream->derived = derived;
   forget_run(stream->tape);
   std::lock_guard lock(mutex_);
   stream->id = next_++;
-  for (const auto& other : *list_)
-    if (parent) stream->common[other->id] = other.get() == parent ? shared : std::min(shared, shared_ops(*parent, *other));
+  stream->root = derived ? parent->root : stream->id;
+  for (const auto& other : *list_) {
+    if (!parent) continue;
+    stream->common[other->id] = other.get() == parent ? shared : std::min(shared, shared_ops(*parent, *other));
+    stream->alike[other->id] = other.get() == parent ? alike : std::min(alike, alike_ops(*parent, *other));
+  }
   auto list = std::make_shared<StreamList>(*list_);
   list->insert(list->begin(), stream);
   auto is_derived = [](const auto& s) { return s->derived; };
@@ -68,12 +72,21 @@ size_t Streams::recorded() const {
   return static_cast<size_t>(std::count_if(all->begin(), all->end(), [](const auto& s) { return !s->derived; }));
 }
 
-size_t shared_ops(const Stream& a, const Stream& b) {
+namespace {
+
+using CommonOps = std::unordered_map<size_t, size_t> Stream::*;
+
+size_t common_ops(const Stream& a, const Stream& b, CommonOps which) {
   if (&a == &b) return a.tape.ops.size();
   const auto& [later, earlier] = a.id > b.id ? std::pair{&a, &b} : std::pair{&b, &a};
-  auto known = later->common.find(earlier->id);
-  return known == later->common.end() ? 0 : known->second;
+  auto known = (later->*which).find(earlier->id);
+  return known == (later->*which).end() ? 0 : known->second;
 }
+
+}  // namespace
+
+size_t shared_ops(const Stream& a, const Stream& b) { return common_ops(a, b, &Stream::common); }
+size_t alike_ops(const Stream& a, const Stream& b) { return common_ops(a, b, &Stream::alike); }
 
 TapePosition position_at(const Tape& tape, size_t op) {
   if (op < tape.ops.size()) return tape.ops[op].before;

@@ -13,18 +13,23 @@ namespace tenon::capture {
 
 struct Stream {
   Tape tape;
-  size_t id = 0;
-  bool derived = false;  // The stream never ran: it was derived from another stream, with other sizes.
+  static constexpr size_t kNoId = SIZE_MAX;
+  size_t id = 0;         // kNoId while the stream is being derived.
+  size_t root = 0;       // The id of the recorded stream that this one was derived from, or its own id.
+  bool derived = false;  // The stream was not recorded but derived from another stream, with other sizes.
   // The number of common leading ops with each older stream, by that stream's id.
   std::unordered_map<size_t, size_t> common;
+  // The same, where sizes and integers may differ.
+  std::unordered_map<size_t, size_t> alike;
 };
 
 using StreamList = std::vector<std::shared_ptr<const Stream>>;  // Most recently used first.
 
 class Streams {
  public:
-  // Adds a tape whose first `shared` ops are those of `parent`, which may be null.
-  std::shared_ptr<const Stream> add(Tape tape, const Stream* parent, size_t shared, bool derived = false);
+  // Adds a tape whose first `shared` ops are those of `parent`, which may be null, and whose first `alike` ops differ from its only in
+  // sizes.
+  std::shared_ptr<const Stream> add(Tape tape, const Stream* parent, size_t shared, size_t alike, bool derived = false);
   std::shared_ptr<const StreamList> list() const;
   // Moves the stream to the front of the list, so that it is tried first.
   void prefer(const Stream& stream);
@@ -40,6 +45,9 @@ class Streams {
 
 // The number of common leading ops of two streams of one function.
 size_t shared_ops(const Stream& a, const Stream& b);
+
+// The same, where sizes and integers may differ.
+size_t alike_ops(const Stream& a, const Stream& b);
 
 // The first `ops` ops of a tape; `end` is the position after them.
 Tape prefix(const Tape& tape, size_t ops, const TapePosition& end);

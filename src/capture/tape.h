@@ -60,6 +60,8 @@ struct Tape {
   int32_t handles = 0;                 // Number of handles that were assigned.
   size_t calls = 0;                    // Number of user calls (outer listener).
   bool has_backward = false;           // True if a backward ran inside.
+  // False if a tensor begins before the one by which its storage was found, so that its offset would be negative.
+  bool is_replayable = true;
   // The autograd nodes that ran inside, and whether their saved tensors were kept.
   std::unordered_map<const void*, bool> nodes_run;
 };

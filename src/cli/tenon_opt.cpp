@@ -38,6 +38,8 @@ void print_reuse(const tenon::ir::Graph& graph) {
 // Prints, verifies and compiles the kernels that backend `native` makes of a graph. `keeps_weights`: the graph runs without gradients.
 void print_kernels(const tenon::ir::Graph& original, bool keeps_weights) {
   namespace loop = tenon::ir::loop;
+  std::vector<tenon::ir::Condition> conditions;
+  tenon::ir::ConditionScope scope(original.symbols, "kernels", conditions);
   tenon::ir::Graph graph = keeps_weights ? tenon::passes::prefer_channels_last(original) : original;
   tenon::ops::Lowerings lowerings = tenon::ops::lowerings_of(graph);
   std::vector<tenon::ir::Group> groups = tenon::passes::find_groups(graph, lowerings, tenon::passes::is_skipped("fuse"), keeps_weights);
@@ -50,6 +52,7 @@ void print_kernels(const tenon::ir::Graph& original, bool keeps_weights) {
     tenon::codegen::compile(kernel, tenon::codegen::best_tier());
 #endif
   }
+  for (const tenon::ir::Condition& condition : conditions) std::cout << "condition " << condition.text() << "\n";
 }
 
 int usage() {

@@ -77,7 +77,7 @@ class Analyzer {
   // Returns whether some load or store has unit stride along this variable.
   bool has_unit_stride(const std::vector<Statement>& body, int32_t variable) const {
     auto is_unit = [&](const IndexTerm& term) {
-      return term.kind == IndexTerm::Kind::loop && term.which == variable && term.stride == Size::constant(1);
+      return term.kind == IndexTerm::Kind::loop && term.which == variable && term.stride == LoopSize::constant(1);
     };
     return std::any_of(body.begin(), body.end(), [&](const Statement& s) {
       if (const auto* loop = std::get_if<Loop>(&s.what)) return has_unit_stride(loop->body, variable);

@@ -127,7 +127,7 @@ void Emitter::set(Reg reg, Vectors vectors) {
   is_inner_register_[reg] = scope_ != nullptr;
 }
 
-Value* Emitter::size(const Size& size) {
+Value* Emitter::size(const LoopSize& size) {
   return size.is_param ? sizes_[static_cast<size_t>(size.value)] : b_.getInt64(static_cast<uint64_t>(size.value));
 }
 

@@ -17,7 +17,7 @@ llvm::Align alignment(llvm::Type* element) { return llvm::Align(element->getScal
 // lanes, and ones that vary per lane.
 Emitter::VectorAddress Emitter::address_of(const void* statement, int32_t buffer, const Index& index) {
   llvm::Type* element = b_.memory_type(kernel_.buffers[static_cast<size_t>(buffer)].type);
-  auto times = [&](Value* x, const Size& by) { return by == Size::constant(1) ? x : b_.CreateMul(x, size(by)); };
+  auto times = [&](Value* x, const LoopSize& by) { return by == LoopSize::constant(1) ? x : b_.CreateMul(x, size(by)); };
   llvm::SmallVector<const IndexTerm*, 4> outside, inside, per_lane;
   Value* stride = b_.getInt64(0);  // Stride between lanes.
   for (const IndexTerm& term : index) {
@@ -56,7 +56,7 @@ Emitter::VectorAddress Emitter::address_of(const void* statement, int32_t buffer
     Value* offsets = b_.CreateMul(lanes, b_.splat(stride, lanes_));
     for (const IndexTerm* term : per_lane) {
       Value* index_vector = vector_of(term->which, which);
-      bool is_one = term->stride == Size::constant(1);
+      bool is_one = term->stride == LoopSize::constant(1);
       offsets = b_.CreateAdd(offsets, is_one ? index_vector : b_.CreateMul(index_vector, b_.splat(size(term->stride), lanes_)));
     }
     out.offsets.push_back(offsets);

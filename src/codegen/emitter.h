@@ -56,7 +56,7 @@ class Emitter {
   CarriedValues coordinates(Value* position);
   CarriedValues advance(CarriedValues at, size_t count, Value* carry);
   void set(ir::loop::Reg reg, Vectors vectors);
-  Value* size(const ir::loop::Size& size);
+  Value* size(const ir::loop::LoopSize& size);
   bool varies(ir::loop::Reg reg) const { return scope_ && analysis_.varies[reg]; }
   Value* vector_of(ir::loop::Reg reg, int which);  // Returns a register as a vector; scalars are splatted.
   Value* scalar(ir::loop::Reg reg) { return registers_[reg][0]; }

@@ -6,6 +6,7 @@
 #include "base/counters.h"
 #include "base/warn.h"
 #include "bridge/convert.h"
+#include "build/check_graph.h"
 #include "capture/backward.h"
 #include "capture/dispatch_state.h"
 #include "capture/tensors.h"
@@ -20,7 +21,7 @@ namespace {
 // Limit on the graphs of one op range. Each set of storages that outlive the range needs a graph of its own. Bounds memory; not measured.
 constexpr size_t kMaxPlansPerRange = 8;
 
-capture::Geometry geometry_of(const ir::TensorType& type) {
+capture::Geometry geometry_of(const ir::FixedType& type) {
   capture::Geometry g;
   g.dtype = bridge::from_dtype(type.dtype);
   g.offset = type.offset;
@@ -123,9 +124,10 @@ void CheckedCalls::learn(bool grad_mode, capture::Replayer& replayer, double sec
   }
   capture::Recorder* recorder = replayer.recorder();
   if (!recorder && replayer.derived()) {
-    ++counts_.replayed;
-    ++all.replayed;
-    streams_[grad_mode].add(std::move(replayer.derived()->tape), replayer.parent(), replayer.shared(), /*derived=*/true);
+    bool by_graphs = replayer.counts().op_by_op == 0;
+    ++(by_graphs ? counts_.answered : counts_.replayed);
+    ++(by_graphs ? all.served : all.replayed);
+    streams_[grad_mode].add(std::move(replayer.derived()->tape), replayer.parent(), replayer.shared(), replayer.alike(), /*derived=*/true);
     forget_plans(grad_mode);
     return;
   }
@@ -143,7 +145,12 @@ void CheckedCalls::learn(bool grad_mode, capture::Replayer& replayer, double sec
     if (event.before_op >= replayer.shared()) breaks_.note(event);
   if (!replayer.difference().empty()) counts_.recompiles.push_back({"replay", replayer.difference()});
   counts_.program_ops = recorder->tape().ops.size();
-  streams_[grad_mode].add(std::move(recorder->tape()), replayer.parent(), replayer.shared());
+  if (!recorder->tape().is_replayable) {
+    const char* text = "its arguments are parts of one storage, in another order than when it was recorded";
+    if (std::find(counts_.obstacles.begin(), counts_.obstacles.end(), text) == counts_.obstacles.end()) counts_.obstacles.push_back(text);
+    return;
+  }
+  streams_[grad_mode].add(std::move(recorder->tape()), replayer.parent(), replayer.shared(), replayer.alike());
 }
 
 // Drops the plans of streams that are not kept any more.
@@ -158,6 +165,15 @@ void CheckedCalls::forget_plans(bool grad_mode) {
 
 std::shared_ptr<CheckedCalls::Plan> CheckedCalls::find_plan(bool grad_mode, const capture::OpRange& range) {
   std::lock_guard lock(mutex_);
+  // The stream is being derived: it is used once, and a stream of these sizes is added when the call has ended.
+  if (range.stream.id == capture::Stream::kNoId) {
+    auto plan = std::make_shared<Plan>();
+    plan->live = range.live;
+    build_plan(*plan, range, grad_mode, /*may_specialise=*/false);
+    if (!plan->found.executable) return nullptr;
+    ++plan->found.graph->runs;
+    return plan;
+  }
   auto& plans = plans_[{grad_mode, range.stream.id, range.begin, range.end}];
   auto it = std::find_if(plans.begin(), plans.end(), [&](const auto& plan) { return plan->live == range.live; });
   if (it == plans.end() && plans.size() >= kMaxPlansPerRange) return nullptr;
@@ -168,18 +184,18 @@ std::shared_ptr<CheckedCalls::Plan> CheckedCalls::find_plan(bool grad_mode, cons
     it = plans.end() - 1;
   }
   Plan& plan = **it;
-  if (++plan.times_seen >= 2 && !plan.program.executable && !plan.is_unbuildable) {
-    plan.is_unbuildable = true;  // Reset by a successful build.
-    build_plan(plan, range, grad_mode);
-  }
-  if (plan.is_unbuildable || !plan.program.executable) return nullptr;
-  ++plan.runs;
+  // A graph is built when its ops are flushed for the second time. The call that derived a stream was the first one.
+  bool is_second = ++plan.times_seen >= 2 || range.stream.derived;
+  if (is_second && !plan.found.executable && !plan.is_unbuildable) build_plan(plan, range, grad_mode, /*may_specialise=*/true);
+  if (!plan.found.executable) return nullptr;
+  ++plan.found.graph->runs;
   return *it;
 }
 
-void CheckedCalls::build_plan(Plan& plan, const capture::OpRange& range, bool grad_mode) {
+void CheckedCalls::build_plan(Plan& plan, const capture::OpRange& range, bool grad_mode, bool may_specialise) {
   const capture::Tape& tape = range.stream.tape;
   CompileNotice notice(options_, range.end - range.begin);
+  plan.is_unbuildable = true;  // Reset if there is an executable.
   capture::ProgramResults results;
   for (int32_t storage : range.live) {
     results.refs.push_back(first_tensor_of(tape, storage));
@@ -187,43 +203,59 @@ void CheckedCalls::build_plan(Plan& plan, const capture::OpRange& range, bool gr
   }
   try {
     capture::TapeRange ops{.begin = range.begin, .end = range.end, .by_storage = true};
-    plan.program = build::build_program(tape, ops, results, options_, /*keeps_weights=*/!grad_mode, phases_);
-    for (const std::string& text : plan.program.functional.obstacles)
+    plan.functional = phases_.time(build::Phase::functionalize, [&] { return build::functional_graph(tape, ops, results, options_.name); });
+    for (const std::string& text : plan.functional.obstacles)
       if (std::find(counts_.obstacles.begin(), counts_.obstacles.end(), text) == counts_.obstacles.end()) counts_.obstacles.push_back(text);
-    if (!plan.program.executable) return;
-    const ir::Graph& graph = plan.program.functional.graph;
-    for (const ir::Input& input : graph.inputs) plan.inputs.push_back(geometry_of(graph.values[input.value].type));
+    if (!plan.functional.obstacles.empty()) return;
+    const ir::Graph& graph = plan.functional.graph;
+    phases_.time(build::Phase::verify, [&] { build::check_graph(graph); });
+    GraphFamily& family = families_[{grad_mode, range.stream.root, range.begin, range.end, range.live}];
+    if (options_.dynamic == Dynamic::yes && family.is_empty()) remember_recording(family, range, grad_mode);
+    plan.found = family.find(plan.functional, may_specialise, {options_, /*keeps_weights=*/!grad_mode, phases_});
+    if (!plan.found.executable) return;
+    for (const ir::Input& input : graph.inputs) plan.inputs.push_back(geometry_of(graph.values[input.value].type.fixed()));
     plan.is_unbuildable = false;
   } catch (const std::exception& error) {
     counts_.obstacles.push_back(internal_errors_.note(error));
   }
 }
 
+// Adds the graph of the recorded sizes, so that the first new size has one to be generalised with.
+void CheckedCalls::remember_recording(GraphFamily& family, const capture::OpRange& range, bool grad_mode) {
+  auto streams = streams_[grad_mode].list();
+  auto root = std::find_if(streams->begin(), streams->end(), [&](const auto& stream) { return stream->id == range.stream.root; });
+  if (root == streams->end() || (*root)->tape.ops.size() < range.end) return;
+  capture::ProgramResults results;
+  for (int32_t storage : range.live) results.refs.push_back(first_tensor_of((*root)->tape, storage));
+  capture::TapeRange ops{.begin = range.begin, .end = range.end, .by_storage = true};
+  capture::Functional functional = build::functional_graph((*root)->tape, ops, results, options_.name);
+  if (functional.obstacles.empty() && functional.resources.empty()) family.remember(functional.graph);
+}
+
 bool CheckedCalls::run_region(bool grad_mode, const capture::OpRange& range, capture::CallMemory& memory) {
   std::shared_ptr<Plan> plan = find_plan(grad_mode, range);
   if (!plan) return false;
   std::vector<double> scalars;
-  for (int32_t id : plan->program.functional.scalars) scalars.push_back(memory.scalars[id]);
-  for (const capture::InputBinding& binding : plan->program.functional.inputs)
+  for (int32_t id : plan->functional.scalars) scalars.push_back(memory.scalars[id]);
+  for (const capture::InputBinding& binding : plan->functional.inputs)
     if (binding.whole_storage && memory.is_shifted(binding.storage)) return false;
   c10::SmallVector<at::Tensor, 4> outputs;
-  if (const runtime::FlatPlan* flat = plan->program.executable->flat()) {
+  if (const runtime::FlatPlan* flat = plan->found.executable->flat()) {
     c10::SmallVector<runtime::FlatPlan::InputBuffer, 16> inputs;
     for (size_t i = 0; i < plan->inputs.size(); ++i) {
-      auto [begin, owner] = memory.address(plan->program.functional.inputs[i].storage);
+      auto [begin, owner] = memory.address(plan->functional.inputs[i].storage);
       inputs.push_back({begin + plan->inputs[i].offset * static_cast<int64_t>(c10::elementSize(plan->inputs[i].dtype)), owner});
     }
-    outputs = flat->run(inputs, scalars.empty() ? c10::ArrayRef<double>(plan->program.executable->graph().scalars) : scalars,
+    outputs = flat->run(inputs, scalars.empty() ? c10::ArrayRef<double>(plan->found.executable->graph().scalars) : scalars,
                         /*keeps_results=*/false);
   } else {
     std::vector<at::Tensor> inputs;
-    for (size_t i = 0; i < plan->inputs.size(); ++i)
-      inputs.push_back(memory.tensor(plan->program.functional.inputs[i].storage, plan->inputs[i]));
-    auto results = plan->program.executable->run(std::move(inputs), runtime::RunMode::kernels, scalars);
+    for (size_t i = 0; i < plan->inputs.size(); ++i) inputs.push_back(memory.tensor(plan->functional.inputs[i].storage, plan->inputs[i]));
+    auto results = plan->found.executable->run(std::move(inputs), runtime::RunMode::kernels, scalars);
     outputs.assign(std::make_move_iterator(results.begin()), std::make_move_iterator(results.end()));
   }
   for (size_t i = 0; i < plan->live.size(); ++i) {
-    const capture::ResultBinding& result = plan->program.functional.results[i];
+    const capture::ResultBinding& result = plan->functional.results[i];
     memory.set(plan->live[i], storage_in_layout(outputs[result.index], plan->outputs[i]));
   }
   return true;
@@ -233,37 +265,43 @@ void CheckedCalls::reset() {
   std::lock_guard lock(mutex_);
   for (capture::Streams& streams : streams_) streams.clear();
   plans_.clear();
+  families_.clear();
 }
 
 void CheckedCalls::explain(Explanation& out) {
   std::unique_lock lock(mutex_);
-  out.calls = counts_.calls;
-  out.answered = counts_.answered;
-  out.replayed = counts_.replayed;
-  out.recorded = counts_.recorded;
-  out.plain = counts_.plain;
-  out.program_ops = counts_.program_ops;
-  out.recompiles = counts_.recompiles;
-  out.obstacles = counts_.obstacles;
-  for (auto& [key, plans] : plans_)
-    for (const auto& plan : plans)
-      if (plan->program.executable && !plan->program.executable->quarantine().empty())
-        out.obstacles.push_back(plan->program.executable->quarantine());
-  for (auto& [key, plans] : plans_)
-    for (const auto& plan : plans) {
-      if (!plan->program.executable) continue;
-      auto [grad_mode, stream, begin, end] = key;
-      out.graphs.push_back({ir::print(plan->program.executable->graph()),
-                            "ops " + std::to_string(begin) + " to " + std::to_string(end) + " of stream " + std::to_string(stream) +
-                                (grad_mode ? "" : ", grad mode off"),
-                            plan->program.executable->graph().nodes.size(), plan->runs, plan->program.executable->kernels(),
-                            plan->program.executable->aten_calls(), plan->program.executable->arena_bytes()});
+  out.calls += counts_.calls;
+  out.answered += counts_.answered;
+  out.replayed += counts_.replayed;
+  out.recorded += counts_.recorded;
+  out.plain += counts_.plain;
+  if (counts_.program_ops > 0) out.program_ops = counts_.program_ops;
+  out.recompiles.insert(out.recompiles.end(), counts_.recompiles.begin(), counts_.recompiles.end());
+  out.obstacles.insert(out.obstacles.end(), counts_.obstacles.begin(), counts_.obstacles.end());
+  for (auto& [key, family] : families_)
+    for (const auto& graph : family.graphs()) {
+      if (graph->executables.empty()) continue;
+      const build::Executable& executable = *graph->executables.front().executable;
+      if (!executable.quarantine().empty()) out.obstacles.push_back(executable.quarantine());
+      auto [grad_mode, stream, begin, end, live] = key;
+      Explanation::Graph& shown = out.graphs.emplace_back();
+      shown.text = ir::print(executable.graph());
+      shown.served_as = "ops " + std::to_string(begin) + " to " + std::to_string(end) + " of stream " + std::to_string(stream) +
+                        (grad_mode ? "" : ", grad mode off");
+      shown.ops = executable.graph().nodes.size();
+      shown.calls = graph->runs;
+      shown.kernels = executable.kernels();
+      shown.aten_calls = executable.aten_calls();
+      shown.arena_bytes = executable.arena_bytes();
+      const ir::SymbolValues& symbols = graph->graph.symbols;
+      for (size_t s = 0; s < symbols.size(); ++s) shown.symbols.push_back("s" + std::to_string(s) + " = " + std::to_string(symbols[s]));
+      for (const ir::Condition& c : graph->built->conditions()) shown.conditions.push_back(c.text() + " (" + c.origin + ")");
     }
-  for (size_t i = 0; i < phases_.seconds.size(); ++i)
-    out.phases.emplace_back(build::phase_name(static_cast<build::Phase>(i)), phases_.seconds[i]);
+  for (size_t i = 0; i < phases_.seconds.size(); ++i) out.phases[i].second += phases_.seconds[i];
   Breaks breaks = breaks_;
   lock.unlock();  // Looking up source lines is slow, and calls need the lock.
-  out.breaks = breaks.list();
+  std::vector<Explanation::Break> list = breaks.list();
+  out.breaks.insert(out.breaks.end(), list.begin(), list.end());
 }
 
 }  // namespace tenon::driver

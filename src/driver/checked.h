@@ -11,6 +11,7 @@
 #include "build/pipeline.h"
 #include "capture/replayer.h"
 #include "driver/breaks.h"
+#include "driver/graph_family.h"
 #include "driver/internal_errors.h"
 #include "driver/recompile_limit.h"
 #include "tenon/inspect.h"
@@ -22,24 +23,29 @@ class CheckedCalls {
   explicit CheckedCalls(const Options& options) : options_(options), internal_errors_(options) {}
 
   void call(const detail::Leaves& in, const std::function<detail::RecordedResult()>& body);
+  bool has_streams() const { return !streams_[0].list()->empty() || !streams_[1].list()->empty(); }
+  // Adds to what is there; `out` has an entry for each phase.
   void explain(Explanation& out);
   void reset();
 
  private:
-  // A graph for an op range of a stream.
+  // How an op range of a stream is run by a graph.
   struct Plan {
     std::vector<int32_t> live;  // Storages that outlive the range.
-    size_t times_seen = 0;      // The graph is built when the range is flushed for the second time.
-    size_t runs = 0;
+    size_t times_seen = 0;
     bool is_unbuildable = false;
-    build::Program program;
+    capture::Functional functional;
+    GraphFamily::Found found;
     std::vector<capture::Geometry> inputs, outputs;
   };
   using PlanKey = std::tuple<bool, size_t, size_t, size_t>;  // Grad mode, stream, begin and end of the op range.
+  // The same op range of all streams that differ only in sizes, and the storages that outlive it.
+  using FamilyKey = std::tuple<bool, size_t, size_t, size_t, std::vector<int32_t>>;
 
   bool run_region(bool grad_mode, const capture::OpRange& range, capture::CallMemory& memory);
   std::shared_ptr<Plan> find_plan(bool grad_mode, const capture::OpRange& range);
-  void build_plan(Plan& plan, const capture::OpRange& range, bool grad_mode);
+  void build_plan(Plan& plan, const capture::OpRange& range, bool grad_mode, bool may_specialise);
+  void remember_recording(GraphFamily& family, const capture::OpRange& range, bool grad_mode);
   void forget_plans(bool grad_mode);
   void note_plain();
   void learn(bool grad_mode, capture::Replayer& replayer, double seconds);
@@ -49,6 +55,7 @@ class CheckedCalls {
   capture::Streams streams_[2];  // Indexed by grad mode at the start of the call.
   std::mutex mutex_;             // Guards the members below.
   std::map<PlanKey, std::vector<std::shared_ptr<Plan>>> plans_;
+  std::map<FamilyKey, GraphFamily> families_;
   InternalErrors internal_errors_;
   RecompileLimit recompile_limit_;
   Breaks breaks_;

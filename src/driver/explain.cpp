@@ -111,11 +111,6 @@ void print_kernels(const Explanation::Graph& graph, std::ostream& out) {
 Explanation Region::explain() {
   std::unique_lock lock(mutex_);
   Explanation out = counts_;
-  if (options_.trust == Trust::checked) {
-    lock.unlock();
-    checked_.explain(out);
-    return out;
-  }
   for (const auto& variant : *variants_) {
     driver::add_graphs(*variant, out.graphs);
     out.answered += variant->served_calls.load();
@@ -135,6 +130,7 @@ Explanation Region::explain() {
   driver::Breaks breaks = breaks_;
   lock.unlock();  // Looking up source lines is slow, and calls need the lock.
   out.breaks = breaks.list();
+  checked_.explain(out);
   return out;
 }
 
@@ -149,6 +145,8 @@ std::string Explanation::text() const {
   out << "  ops per call: " << program_ops << "\n";
   for (size_t i = 0; i < graphs.size(); ++i) {
     out << "  graph " << i << ": " << graphs[i].ops << " ops, " << graphs[i].served_as << ", served " << graphs[i].calls << " calls\n";
+    for (const std::string& symbol : graphs[i].symbols) out << "    size that may differ: " << symbol << "\n";
+    for (const std::string& condition : graphs[i].conditions) out << "    serves calls with " << condition << "\n";
     driver::print_kernels(graphs[i], out);
   }
   out << "  breaks: " << breaks.size() << "\n";
@@ -193,6 +191,8 @@ std::string Explanation::json() const {
                                   {"text", k.text},
                                   {"call", k.call}});
     for (const Call& c : g.aten_calls) graph["left"].push_back({{"op", c.op}, {"count", c.count}, {"why", c.why}});
+    if (!g.symbols.empty()) graph["symbols"] = g.symbols;
+    if (!g.conditions.empty()) graph["conditions"] = g.conditions;
     j["graphs"].push_back(std::move(graph));
   }
   j["breaks"] = nlohmann::ordered_json::array();

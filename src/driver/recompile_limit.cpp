@@ -11,8 +11,8 @@ namespace {
 // What the user can do about a guard that keeps failing.
 std::string advice(const std::string& guard, Trust trust) {
   if (guard == "sizes" || guard == "strides" || guard == "offset")
-    return "Pad arguments to a few sizes, or compile with Trust::checked, which follows new sizes without recording them, or raise "
-           "Options::recompile_limit.";
+    return "Pad arguments to a few sizes, or leave Options::dynamic at Dynamic::automatic, which serves new sizes without recording them, "
+           "or raise Options::recompile_limit.";
   if (guard == "number" || guard == "text")
     return "Pass values that change from call to call as tensors, or raise Options::recompile_limit.";
   if (guard == "watched") return "Watch only what stays the same for many calls, or raise Options::recompile_limit.";

@@ -103,12 +103,25 @@ void Region::publish(std::shared_ptr<driver::Variant> variant, const driver::Var
 // Must be called before the run, which may change properties that guards compare.
 Region::CallMatch Region::find_match(const detail::Leaves& in) const {
   CallMatch match;
-  for (const auto& candidate : candidates_)
-    if (!match.candidate && candidate->guards.check(in, candidate == candidates_.front() ? &match.failure : nullptr))
-      match.candidate = candidate;
+  for (const auto& candidate : candidates_) {
+    capture::GuardFailure failure;
+    if (match.candidate) break;
+    if (candidate->guards.check(in, &failure)) match.candidate = candidate;
+    else if (candidate == candidates_.front() || (differs_in_sizes(failure) && !differs_in_sizes(match.failure))) match.failure = failure;
+  }
   for (const auto& variant : *variants_)
     if (!match.variant && variant->guards.check(in, nullptr)) match.variant = variant;
   return match;
+}
+
+// Whether a call differs from a recording in the sizes of an argument. Such calls are served as under Trust::checked, which
+// needs no recording for each size. A stance that forbids recordings does not start with one.
+bool Region::differs_in_sizes(const capture::GuardFailure& failure) const {
+  using capture::GuardKind;
+  GuardKind kind = failure.kind;
+  bool is_size = kind == GuardKind::sizes || kind == GuardKind::strides || kind == GuardKind::offset;
+  bool is_argument = failure.subject.starts_with("argument ");
+  return options_.dynamic != Dynamic::no && is_size && is_argument && (stance() == Stance::compile || checked_.has_streams());
 }
 
 void Region::record(const detail::Leaves& given, const std::function<detail::RecordedResult()>& body) {
@@ -126,7 +139,7 @@ void Region::record(const detail::Leaves& given, const std::function<detail::Rec
   CallMatch match;
   driver::KnownLeaves known;
   {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     ++counts_.calls;
     match = find_match(in);
     if (match.candidate) {
@@ -135,6 +148,12 @@ void Region::record(const detail::Leaves& given, const std::function<detail::Rec
       plain = is_unstable && tries % kRetryEvery != 0 && !options_.fullgraph;
     }
     bool is_new = !match.candidate && !candidates_.empty();
+    if (is_new && differs_in_sizes(match.failure)) {
+      --counts_.calls;
+      if (!checked_.has_streams()) counts_.recompiles.push_back({capture::guard_name(match.failure.kind), match.failure.subject});
+      lock.unlock();
+      return checked_.call(given, body);
+    }
     if (is_new && stance() == Stance::fail_on_recompile)
       throw UserError(ErrorCode::recompile, "no graph matches this call, and fail_on_recompile forbids a new one: guard '" +
                                                 std::string(capture::guard_name(match.failure.kind)) + "' failed on " +

@@ -31,10 +31,11 @@ class Region {
   struct CallMatch {
     std::shared_ptr<driver::Recording> candidate;
     std::shared_ptr<driver::Variant> variant;
-    capture::GuardFailure failure;  // The guard of the newest candidate that failed.
+    capture::GuardFailure failure;  // The guard of the newest candidate that failed, or one on sizes of any candidate.
   };
   bool runs_plainly() const;
   CallMatch find_match(const detail::Leaves& in) const;
+  bool differs_in_sizes(const capture::GuardFailure& failure) const;
   void learn(const CallMatch& match, std::shared_ptr<driver::Recording> recording);
   std::shared_ptr<driver::Variant> make_variant(const std::shared_ptr<driver::Recording>& recording, std::vector<std::string>& obstacles);
   void publish(std::shared_ptr<driver::Variant> variant, const driver::Variant* replaces);

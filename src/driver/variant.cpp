@@ -197,7 +197,8 @@ void bump_versions(const Recording& recording, const Tensors& externals) {
 }
 
 std::shared_ptr<const runtime::Interpreter> build_under_autograd(const ir::Graph& graph, const std::vector<c10::IValue>& resources = {}) {
-  return std::make_shared<const runtime::Interpreter>(graph, planner::plan_reuse(graph), resources, c10::DispatchKeySet());
+  return std::make_shared<const runtime::Interpreter>(std::make_shared<const ir::Graph>(graph), graph.symbols, planner::plan_reuse(graph),
+                                                      resources, c10::DispatchKeySet());
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 // Two compiled functions share one key-value cache: `prefill` processes prompts in chunks of a few fixed lengths, `decode` generates one
 // token per sample at a time. Prompts are padded on the left to one length that is a sum of chunks, so all samples write their next keys to
-// the same cache position. The position of a chunk is data: nothing is recompiled while texts grow or prompts differ in length.
+// the same cache position. The position of a chunk is data, and batch size and cache capacity are symbols of the graphs: nothing is
+// recompiled while texts grow, prompts differ in length or number, and texts that have ended leave the batch.
 #include <ATen/core/grad_mode.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/TensorOperators.h>
 #include <tenon/family.h>
 #include <tenon/generate.h>
@@ -20,11 +22,13 @@ namespace tenon {
 
 namespace {
 
-// Chunk lengths in tokens, longest first. Prompts are padded to a multiple of the shortest. Each length is one more graph; `bench_decode
-// prefill` measures the cost of a prompt. The lengths are an estimate.
+// Chunk lengths in tokens, longest first. Prompts are padded to a multiple of the shortest. `bench_decode prefill` measures the cost of a
+// prompt. The lengths are an estimate.
 constexpr int64_t kPrefillLengths[] = {512, 256, 128, 64, 32, 16};
 constexpr int64_t kMinPrefillLength = 16;
 constexpr int64_t kInitialCapacity = 2048;  // The initial capacity of the cache, in tokens; it grows on demand. Not measured.
+// Texts that have ended leave the batch once at most this part of it goes on: leaving copies the cache of those that move up.
+constexpr double kMaxActivePart = 0.75;
 
 using TokenSequences = std::vector<std::vector<int64_t>>;
 
@@ -70,56 +74,101 @@ struct Generator::Impl {
         decode(compile_step(model, options, "decode")) {}
 
   void ensure_capacity(int64_t batch, int64_t slots) {
-    bool same = !cache.keys.empty() && cache.keys[0].size(0) == batch;
-    if (same && cache.keys[0].size(1) >= slots) return;
-    int64_t capacity = same ? cache.keys[0].size(1) : std::min(kInitialCapacity, model->sizes().positions + kMinPrefillLength);
-    while (capacity < slots) capacity *= 2;  // Rare, since a new capacity causes a recompilation.
-    cache = model->make_cache(batch, capacity);
+    int64_t known_batch = cache.keys.empty() ? 0 : cache.keys[0].size(0), known = cache.keys.empty() ? 0 : cache.keys[0].size(1);
+    if (known_batch >= batch && known >= slots) return;
+    int64_t capacity = known > 0 ? known : std::min(kInitialCapacity, model->sizes().positions + kMinPrefillLength);
+    while (capacity < slots) capacity *= 2;
+    cache = {};  // Freed before the larger one is allocated.
+    cache = model->make_cache(std::max(batch, known_batch), capacity);
+  }
+
+  // The first rows of the cache.
+  KeyValueCache rows(int64_t batch) const {
+    KeyValueCache out;
+    for (const at::Tensor& t : cache.keys) out.keys.push_back(t.narrow(0, 0, batch));
+    for (const at::Tensor& t : cache.values) out.values.push_back(t.narrow(0, 0, batch));
+    return out;
+  }
+
+  // Moves these rows, in ascending order, to the beginning of the cache. `filled` is the number of tokens in it.
+  void move_up(const std::vector<int64_t>& kept, int64_t filled) const {
+    for (const auto* list : {&cache.keys, &cache.values})
+      for (const at::Tensor& t : *list)
+        for (size_t i = 0; i < kept.size(); ++i)
+          if (kept[i] != static_cast<int64_t>(i))
+            t.select(0, static_cast<int64_t>(i)).narrow(0, 0, filled).copy_(t.select(0, kept[i]).narrow(0, 0, filled));
   }
 
   std::shared_ptr<CausalModel> model;
   std::vector<int64_t> ends;
   Compiled<StepFunction> prefill, decode;
-  KeyValueCache cache;  // Reused by calls with the same batch size.
+  KeyValueCache cache;  // Reused by later calls; has rows for the largest batch so far.
 };
 
 namespace {
 
-// The prompts of one call, padded on the left to one length.
+// The prompts of one call whose texts go on, padded on the left to one length.
 class Batch {
  public:
   explicit Batch(const TokenSequences& prompts) : prompts_(prompts) {
     for (const auto& prompt : prompts) length_ = std::max(length_, static_cast<int64_t>(prompt.size()));
     if (length_ > 1) length_ = (length_ + kMinPrefillLength - 1) / kMinPrefillLength * kMinPrefillLength;
-    for (const auto& prompt : prompts) padding_.push_back(length_ - static_cast<int64_t>(prompt.size()));
+    for (size_t i = 0; i < prompts.size(); ++i) rows_.push_back(i);
   }
 
   int64_t length() const { return length_; }
-  at::Tensor padding() const { return at::tensor(padding_); }
+  // The index of the prompt of each row.
+  const std::vector<size_t>& rows() const { return rows_; }
+  // Keeps the rows with these indices.
+  void keep(const std::vector<int64_t>& kept) {
+    for (size_t i = 0; i < kept.size(); ++i) rows_[i] = rows_[static_cast<size_t>(kept[i])];
+    rows_.resize(kept.size());
+  }
 
+  at::Tensor padding() const {
+    return make_tensor([&](size_t prompt, int64_t) { return padding(prompt); }, 0, 1).squeeze(1);
+  }
   at::Tensor ids(int64_t first, int64_t count) const {
-    return make_tensor(
-        [&](size_t sample, int64_t i) { return prompts_[sample][static_cast<size_t>(std::max<int64_t>(0, i - padding_[sample]))]; }, first,
-        count);
+    auto id = [&](size_t prompt, int64_t i) { return prompts_[prompt][static_cast<size_t>(std::max<int64_t>(0, i - padding(prompt)))]; };
+    return make_tensor(id, first, count);
   }
   at::Tensor positions(int64_t first, int64_t count) const {
-    return make_tensor([&](size_t sample, int64_t i) { return std::max<int64_t>(0, i - padding_[sample]); }, first, count);
+    return make_tensor([&](size_t prompt, int64_t i) { return std::max<int64_t>(0, i - padding(prompt)); }, first, count);
   }
 
  private:
+  int64_t padding(size_t prompt) const { return length_ - static_cast<int64_t>(prompts_[prompt].size()); }
+
   template <class F>
   at::Tensor make_tensor(F&& value, int64_t first, int64_t count) const {
-    at::Tensor out = at::empty({static_cast<int64_t>(padding_.size()), count}, at::kLong);
+    at::Tensor out = at::empty({static_cast<int64_t>(rows_.size()), count}, at::kLong);
     int64_t* to = out.data_ptr<int64_t>();
-    for (size_t sample = 0; sample < padding_.size(); ++sample)
-      for (int64_t i = first; i < first + count; ++i) *to++ = value(sample, i);
+    for (size_t prompt : rows_)
+      for (int64_t i = first; i < first + count; ++i) *to++ = value(prompt, i);
     return out;
   }
 
   const TokenSequences& prompts_;
   int64_t length_ = 0;
-  std::vector<int64_t> padding_;
+  std::vector<size_t> rows_;
 };
+
+// Chooses the next token of each row of the batch. Random numbers are drawn for all prompts, as if no text had ended.
+std::vector<int64_t> choose_tokens(const Batch& batch, const at::Tensor& logits, const TokenSequences& texts,
+                                   const GenerateOptions& options, at::Generator& random) {
+  if (batch.rows().size() == texts.size()) return generate::choose(logits, texts, options, random);
+  std::vector<int64_t> rows(batch.rows().begin(), batch.rows().end());
+  if (!options.sample) {
+    TokenSequences some;
+    for (size_t prompt : batch.rows()) some.push_back(texts[prompt]);
+    return generate::choose(logits, some, options, random);
+  }
+  at::Tensor all = at::zeros({static_cast<int64_t>(texts.size()), logits.size(1)}, logits.options());
+  all.index_copy_(0, at::tensor(rows), logits);
+  std::vector<int64_t> chosen = generate::choose(all, texts, options, random), out;
+  for (size_t prompt : batch.rows()) out.push_back(chosen[prompt]);
+  return out;
+}
 
 void check_prompts(const TokenSequences& prompts, const CausalModel::Sizes& sizes, int64_t new_tokens) {
   if (prompts.empty()) throw UserError(ErrorCode::generate, "no prompt was given. Pass at least one list of token ids.");
@@ -159,10 +208,12 @@ TokenSequences Generator::operator()(const TokenSequences& prompts, const Genera
   Batch batch(prompts);
   int64_t length = batch.length(), samples = static_cast<int64_t>(prompts.size());
   impl_->ensure_capacity(samples, length + options.max_new_tokens);
+  KeyValueCache cache = impl_->rows(samples);
+  std::optional<Rows> rows = options.rows;
   at::Tensor padding = batch.padding(), logits;
   auto step = [&](Compiled<StepFunction>& compiled, const at::Tensor& ids, int64_t first) {
     int64_t count = ids.size(1);
-    logits = compiled(ids, batch.positions(first, count), at::arange(first, first + count, at::kLong), padding, impl_->cache, options.rows);
+    logits = compiled(ids, batch.positions(first, count), at::arange(first, first + count, at::kLong), padding, cache, rows);
   };
   if (length == 1) step(impl_->decode, batch.ids(0, 1), 0);
   for (int64_t first = 0; length > 1 && first < length;) {
@@ -173,19 +224,28 @@ TokenSequences Generator::operator()(const TokenSequences& prompts, const Genera
   }
   TokenSequences all = prompts;
   std::vector<bool> done(prompts.size());
-  at::Tensor next = at::empty({samples, 1}, at::kLong);
   for (int64_t position = length;; ++position) {
-    std::vector<int64_t> chosen = generate::choose(logits, all, options, random);
+    std::vector<int64_t> chosen = choose_tokens(batch, logits, all, options, random), kept;
     for (size_t i = 0; i < chosen.size(); ++i) {
-      next.data_ptr<int64_t>()[i] = chosen[i];
-      if (done[i]) continue;
-      out[i].push_back(chosen[i]), all[i].push_back(chosen[i]);
+      size_t prompt = batch.rows()[i];
+      if (done[prompt]) continue;
+      out[prompt].push_back(chosen[i]), all[prompt].push_back(chosen[i]);
       bool ended = std::find(ends.begin(), ends.end(), chosen[i]) != ends.end();
-      if (on_token && !on_token(i, chosen[i])) ended = true;
-      done[i] = ended;
+      if (on_token && !on_token(prompt, chosen[i])) ended = true;
+      done[prompt] = ended;
+      if (!ended) kept.push_back(static_cast<int64_t>(i));
     }
-    bool all_done = std::all_of(done.begin(), done.end(), [](bool d) { return d; });
-    if (all_done || position - length + 1 == options.max_new_tokens) return out;
+    if (kept.empty() || position - length + 1 == options.max_new_tokens) return out;
+    at::Tensor next = at::tensor(chosen).unsqueeze(1);
+    if (static_cast<double>(kept.size()) <= kMaxActivePart * static_cast<double>(chosen.size())) {
+      at::Tensor indices = at::tensor(kept);
+      impl_->move_up(kept, position);
+      batch.keep(kept);
+      cache = impl_->rows(static_cast<int64_t>(kept.size()));
+      padding = batch.padding();
+      next = next.index_select(0, indices);
+      if (rows) rows = Rows(rows->entries.index_select(0, indices));
+    }
     step(impl_->decode, next, position);
   }
 }

@@ -81,9 +81,9 @@ class Writer {
       for (const Space::LoopDim& dim : *dims) {
         bool fastest = &dim == &dims->back() && space_.is_fastest_reduced == (dims == &space_.reduced);
         for (size_t b = 0; b < out_.buffers.size(); ++b) {
-          int64_t stride = dim.strides[b];
+          const ir::Size& stride = dim.strides[b];
           if (stride == 0) continue;
-          loop::Size size = fastest && stride == 1 ? loop::Size::constant(1) : param(stride);
+          loop::LoopSize size = fastest && stride == 1 ? loop::LoopSize::constant(1) : param(stride);
           indices_[b].push_back({loop::IndexTerm::Kind::loop, variable, size});
           if (dims == &space_.reduced) is_inner_[b] = true;
         }
@@ -92,9 +92,9 @@ class Writer {
     out_.kernel.variables = static_cast<int32_t>(space_.kept.size());
   }
 
-  loop::Size param(int64_t size) {
+  loop::LoopSize param(const ir::Size& size) {
     out_.sizes.push_back(size);
-    return loop::Size::param(static_cast<int64_t>(out_.sizes.size()) - 1);
+    return loop::LoopSize::param(static_cast<int64_t>(out_.sizes.size()) - 1);
   }
 
   void examine(TermId id) {
@@ -196,8 +196,8 @@ class Writer {
   }
 
   bool have_same_strides(size_t a, size_t b) const {
-    auto same = [&](const Space::LoopDim& dim) { return dim.strides[a] == dim.strides[b]; };
-    return std::all_of(space_.kept.begin(), space_.kept.end(), same) && std::all_of(space_.reduced.begin(), space_.reduced.end(), same);
+    auto equal = [&](const Space::LoopDim& dim) { return ir::same(dim.strides[a], dim.strides[b]); };
+    return std::all_of(space_.kept.begin(), space_.kept.end(), equal) && std::all_of(space_.reduced.begin(), space_.reduced.end(), equal);
   }
 
   // Every loop has its own variables; those of this phase follow those of the previous one.
@@ -294,7 +294,7 @@ class Writer {
   std::vector<bool> is_inner_;        // One flag per buffer: it varies along the reduced dimensions.
   std::vector<loop::Loop::Variable> inner_variables_;
   std::map<size_t, int32_t> variable_of_;  // Loop variable of each group dimension that has a separate loop.
-  int64_t inner_count_ = 1;
+  ir::Size inner_count_ = 1;
   std::vector<PendingStore> stores_;
   std::map<TermId, int32_t> kept_;  // Output buffer that holds an expensive term between phases.
   int phase_ = 0;

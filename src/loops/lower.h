@@ -15,9 +15,9 @@ struct Lowered {
   std::string key;                    // Result of ir::loop::key.
   std::vector<ir::ValueId> buffers;   // Inputs, then outputs.
   std::vector<KernelScalar> scalars;  // Scalar arguments of the kernel.
-  std::vector<int64_t> sizes;         // Size arguments of the kernel.
-  int64_t iterations = 1;             // Number of iterations of the parallel loop.
-  int64_t elements = 1;               // Total number of elements, which decides how many threads are used.
+  ir::SizeList sizes;                 // Size arguments of the kernel.
+  ir::Size iterations = 1;            // Number of iterations of the parallel loop.
+  ir::Size elements = 1;              // Total number of elements, which decides how many threads are used.
   // Pairs of an output and an input, as indices in `buffers`, that may share memory: each element of
   // the input is read for the last time before the output's element is written.
   std::vector<std::pair<int32_t, int32_t>> may_share;

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 namespace tenon::loops {
-std::vector<int64_t> strides_of(const ir::Graph& graph, const ir::Group& group, ir::ValueId id) {
+ir::SizeList strides_of(const ir::Graph& graph, const ir::Group& group, ir::ValueId id) {
   const ir::TensorType& type = graph.values[id].type;
-  std::vector<int64_t> out(group.sizes.size(), 0);
+  ir::SizeList out(group.sizes.size(), 0);
   if (std::find(group.loops().dropped.begin(), group.loops().dropped.end(), id) != group.loops().dropped.end() &&
       std::find(group.outputs.begin(), group.outputs.end(), id) != group.outputs.end()) {
     size_t next = 0;
@@ -29,7 +29,7 @@ std::vector<Space::LoopDim> collapsed(std::vector<Space::LoopDim> dims) {
   std::vector<Space::LoopDim> out;
   for (Space::LoopDim& dim : dims) {
     bool one = !out.empty() && dim.group_dim < 0 && out.back().group_dim < 0;
-    for (size_t b = 0; b < dim.strides.size() && one; ++b) one = out.back().strides[b] == dim.strides[b] * dim.extent;
+    for (size_t b = 0; b < dim.strides.size() && one; ++b) one = same(out.back().strides[b], dim.strides[b] * dim.extent);
     if (!one) {
       out.push_back(std::move(dim));
       continue;
@@ -43,12 +43,12 @@ std::vector<Space::LoopDim> collapsed(std::vector<Space::LoopDim> dims) {
 }  // namespace
 
 Space space_of(const ir::Graph& graph, const ir::Group& group, const std::vector<ir::ValueId>& buffers, const std::vector<size_t>& apart) {
-  std::vector<std::vector<int64_t>> strides;
+  std::vector<ir::SizeList> strides;
   for (ir::ValueId id : buffers) strides.push_back(strides_of(graph, group, id));
   // The strides of the first output with all elements decide the loop order, otherwise those of the first such input.
   size_t leader = 0;
   for (size_t b = 0; b < buffers.size(); ++b)
-    if (graph.values[buffers[b]].type.sizes == group.sizes) {
+    if (same(graph.values[buffers[b]].type.sizes, group.sizes)) {
       leader = b;
       if (b >= group.inputs.size()) break;
     }
@@ -67,7 +67,7 @@ Space space_of(const ir::Graph& graph, const ir::Group& group, const std::vector
   }
   space.kept = collapsed(std::move(space.kept));
   space.reduced = collapsed(std::move(space.reduced));
-  Space::LoopDim one{1, -1, std::vector<int64_t>(buffers.size(), 0)};
+  Space::LoopDim one{1, -1, ir::SizeList(buffers.size(), 0)};
   if (space.kept.empty()) space.kept.push_back(one);
   if (space.reduced.empty() && !group.loops().reduced.empty()) space.reduced.push_back(one);
   return space;

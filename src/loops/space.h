@@ -11,9 +11,9 @@ namespace tenon::loops {
 
 struct Space {
   struct LoopDim {
-    int64_t extent = 1;
-    int64_t group_dim = -1;        // The group dimension if the loop covers exactly one, otherwise -1.
-    std::vector<int64_t> strides;  // One entry per buffer; 0 where it is broadcast or reduced.
+    ir::Size extent = 1;
+    int64_t group_dim = -1;  // The group dimension if the loop covers exactly one, otherwise -1.
+    ir::SizeList strides;    // One entry per buffer; 0 where it is broadcast or reduced.
   };
   std::vector<LoopDim> kept;        // Has at least one dimension.
   std::vector<LoopDim> reduced;     // Empty if the group reduces nothing.
@@ -21,7 +21,7 @@ struct Space {
 };
 
 // Returns a value's strides along the dimensions of the group.
-std::vector<int64_t> strides_of(const ir::Graph& graph, const ir::Group& group, ir::ValueId id);
+ir::SizeList strides_of(const ir::Graph& graph, const ir::Group& group, ir::ValueId id);
 
 // `apart`: dimensions of the group that must not be collapsed with others.
 Space space_of(const ir::Graph& graph, const ir::Group& group, const std::vector<ir::ValueId>& buffers, const std::vector<size_t>& apart);

@@ -36,7 +36,7 @@ void Terms::add_node(const ir::Node& node, const ops::OpEntry& entry) {
   node_ = &node;
   type_ = ops::compute_type(graph_, node, entry);
   rounds_to_ = entry.typing == ops::Typing::operands ? ops::operand_type(graph_, node, entry) : type_;
-  const std::vector<int64_t>& sizes = ops::sizes_of(graph_, node, entry);
+  const ir::SizeList& sizes = ops::sizes_of(graph_, node, entry);
   std::vector<bool> reduced = ops::reduced_dims(graph_, node, entry);
   count_ = 1;
   for (size_t d = 0; d < sizes.size(); ++d)
@@ -84,6 +84,11 @@ TermId Terms::constant(int64_t value, DType type) {
   return add({Term::Kind::constant, type, 0, -1, std::bit_cast<uint64_t>(value), {}});
 }
 
+// A symbolic size is an argument of the kernel; the op table allows it only where the type is floating.
+TermId Terms::constant(const ir::Size& value, DType type) {
+  return value.is_number() ? constant(value.number(), type) : scalar({ir::kNoScalar, 0, value}, type);
+}
+
 TermId Terms::scalar(const KernelScalar& scalar, DType type) {
   auto it = std::find(scalars_.begin(), scalars_.end(), scalar);
   auto which = static_cast<int32_t>(it - scalars_.begin());
@@ -121,7 +126,7 @@ TermId Terms::element(ValueId id, DType type) {
       std::vector<TermId> mask;
       if (segment_ != kNoSegment) {
         const SegmentRange& segment = segments_[static_cast<size_t>(segment_)];
-        addressing = {-segment.begin * strides_of(graph_, group_, id)[segment.dim], true};
+        addressing = {strides_of(graph_, group_, id)[segment.dim] * -segment.begin, true};
         mask.push_back(is_between(position(segment.dim), segment.begin, segment.end));
       }
       known_[{id, dtype, segment_}] = load(id, addressing, std::move(mask));
@@ -140,7 +145,8 @@ TermId Terms::argument(int index, DType type) {
       [&](const auto& a) -> TermId {
         using A = std::decay_t<decltype(a)>;
         if constexpr (std::is_same_v<A, double>) return real_constant(a, type);
-        else if constexpr (std::is_same_v<A, int64_t> || std::is_same_v<A, bool>) return constant(static_cast<int64_t>(a), type);
+        else if constexpr (std::is_same_v<A, ir::Size>) return constant(a, type);
+        else if constexpr (std::is_same_v<A, bool>) return constant(static_cast<int64_t>(a), type);
         else if constexpr (std::is_same_v<A, ir::ScalarTensor>) return scalar_tensor(a, type);
         else throw InternalError(node_->op + " has an argument that is no scalar");
       },
@@ -152,7 +158,7 @@ TermId Terms::scalar_tensor(const ir::ScalarTensor& tensor, DType type) {
     bool narrow = tensor.plain && tensor.dtype == DType::f32;
     return real_constant(narrow ? static_cast<double>(static_cast<float>(*real)) : *real, type);
   }
-  if (const auto* integer = std::get_if<int64_t>(&tensor.number)) return constant(*integer, type);
+  if (const auto* integer = std::get_if<ir::Size>(&tensor.number)) return constant(*integer, type);
   return constant(static_cast<int64_t>(std::get<bool>(tensor.number)), type);
 }
 
@@ -189,7 +195,7 @@ bool Terms::is_integral(const ops::Expression& e) const {
   if (e.kind == Kind::argument) {
     const auto* id = std::get_if<ValueId>(&node_->args[e.argument]);
     return id ? ir::is_integer(graph_.values[*id].type.dtype)
-              : std::holds_alternative<int64_t>(std::get<ir::Attribute>(node_->args[e.argument]));
+              : std::holds_alternative<ir::Size>(std::get<ir::Attribute>(node_->args[e.argument]));
   }
   if (e.kind == Kind::function) return std::all_of(e.operands.begin(), e.operands.end(), [&](const auto& o) { return is_integral(o); });
   return e.kind == Kind::position || (e.kind == Kind::constant && e.constant == std::floor(e.constant));
@@ -222,7 +228,8 @@ TermId Terms::value(const ops::Expression& e) {
   if (e.kind == Kind::position) return cast(integral(e), DType::i64, type_);
   if (e.kind == Kind::argument) return cast(cast(argument(e.argument, type_), type_, rounds_to_), rounds_to_, type_);
   if (e.kind == Kind::constant) return constant(e.constant, type_);
-  if (e.kind == Kind::count) return this->scalar({ir::kNoScalar, static_cast<double>(count_)}, type_);
+  if (e.kind == Kind::count && !count_.is_number()) return this->scalar({ir::kNoScalar, 0, count_}, type_);
+  if (e.kind == Kind::count) return this->scalar({ir::kNoScalar, static_cast<double>(count_.number())}, type_);
   if (e.kind == Kind::reduction)
     return add({Term::Kind::reduce, type_, static_cast<int32_t>(reduction_kind(e.function)), -1, 0, {value(e.operands[0])}});
   if (e.function == "mul" && is_one(e.operands[0])) return value(e.operands[1]);
@@ -230,7 +237,7 @@ TermId Terms::value(const ops::Expression& e) {
   if (e.function == "fma") return multiply_add(e);
   if (e.function == "neg" && e.operands[0].kind == Kind::argument)  // The negation of an integer 0 is 0, not -0.0.
     if (const auto* attribute = std::get_if<ir::Attribute>(&node_->args[e.operands[0].argument]))
-      if (const auto* integer = std::get_if<int64_t>(attribute)) return constant(-*integer, type_);
+      if (const auto* integer = std::get_if<ir::Size>(attribute)) return constant(ir::Size(0) - *integer, type_);
   loop::Op op;
   if (!loop::op_from_name(e.function, op)) throw InternalError("the loop language has no " + e.function);
   std::vector<TermId> operands;

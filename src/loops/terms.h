@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -25,19 +26,25 @@ struct Term {
   auto operator<=>(const Term&) const = default;
 };
 
-// A scalar argument of a kernel: a scalar of the graph, or a constant.
+// A scalar argument of a kernel: a scalar of the graph, a constant, or a size.
 struct KernelScalar {
   int32_t scalar = ir::kNoScalar;
   double known = 0;
-  bool operator==(const KernelScalar&) const = default;
+  std::optional<ir::Size> size = {};
+  bool operator==(const KernelScalar& other) const {
+    bool same_size = size.has_value() == other.size.has_value() && (!size || same(*size, *other.size));
+    return scalar == other.scalar && known == other.known && same_size;
+  }
 };
 
 // Addition to the address that a buffer's strides give. A load's operands are the mask, then the index.
 struct AddressingMode {
-  int64_t offset = 0;
+  ir::Size offset = 0;
   bool has_mask = false;
-  int64_t index_stride = 0;  // 0 means that there is no index.
-  bool operator==(const AddressingMode&) const = default;
+  ir::Size index_stride = 0;  // 0 means that there is no index.
+  bool operator==(const AddressingMode& other) const {
+    return same(offset, other.offset) && has_mask == other.has_mask && same(index_stride, other.index_stride);
+  }
 };
 
 // The range of a result that one operand of a cat fills.
@@ -93,6 +100,7 @@ class Terms {
   TermId cast(TermId term, ir::DType from, ir::DType to);
   TermId constant(double value, ir::DType type);
   TermId constant(int64_t value, ir::DType type);
+  TermId constant(const ir::Size& value, ir::DType type);
   TermId scalar(const KernelScalar& scalar, ir::DType type);
   TermId real_constant(double value, ir::DType type);
   TermId scalar_tensor(const ir::ScalarTensor& tensor, ir::DType type);
@@ -125,7 +133,7 @@ class Terms {
   const ir::Node* node_ = nullptr;
   ir::DType type_ = ir::DType::f32;
   ir::DType rounds_to_ = ir::DType::f32;  // Type to which operands are rounded first.
-  int64_t count_ = 1;
+  ir::Size count_ = 1;
   int32_t segment_ = kNoSegment;
 };
 

@@ -14,14 +14,16 @@ std::optional<Concatenation> from_cat(const ir::Graph& graph, const ir::Node& no
   // Each operand costs one masked load per element of the result. Estimate, not measured.
   constexpr size_t kMaxConcatOperands = 4;
   const auto* list = std::get_if<ir::ValueList>(&node.args[0]);
-  const auto* dim = ir::constant<int64_t>(node, 1);
+  auto dim = ir::integer(node, 1);
   if (!list || !dim || list->ids.size() < 2 || list->ids.size() > kMaxConcatOperands) return std::nullopt;
   Concatenation out{static_cast<size_t>(*dim < 0 ? *dim + static_cast<int64_t>(type.sizes.size()) : *dim)};
   for (ValueId id : list->ids) {
     if (id == ir::kNoValue) return std::nullopt;
     if (!has_elements(graph.values[id].type)) continue;
     if (graph.values[id].type.dtype != type.dtype || graph.values[id].type.sizes.size() != type.sizes.size()) return std::nullopt;
-    out.segments.push_back({id, (out.segments.empty() ? 0 : out.segments.back().end) + graph.values[id].type.sizes[out.dim]});
+    const ir::Size& extent = graph.values[id].type.sizes[out.dim];
+    if (!extent.is_number()) return std::nullopt;
+    out.segments.push_back({id, (out.segments.empty() ? 0 : out.segments.back().end) + extent.number()});
   }
   return out;
 }
@@ -30,22 +32,24 @@ std::optional<Concatenation> from_cat(const ir::Graph& graph, const ir::Node& no
 std::optional<Concatenation> from_slice_gradient(const ir::Graph& graph, const ir::Node& node, const ir::TensorType& type) {
   bool is_slice = node.op == "aten::slice_backward";
   const auto* id = std::get_if<ValueId>(&node.args[0]);
-  const auto *dim = ir::constant<int64_t>(node, 2), *start = ir::constant<int64_t>(node, 3);
+  auto dim = ir::integer(node, 2), start = ir::integer(node, 3);
   if (!id || *id == ir::kNoValue || !dim || !start) return std::nullopt;
   if (is_slice && ir::plain_text(node.args[5]) != "1") return std::nullopt;
   const ir::TensorType& grad = graph.values[*id].type;
   if (!has_elements(grad) || grad.dtype != type.dtype) return std::nullopt;
   auto rank = static_cast<int64_t>(type.sizes.size());
   Concatenation out{static_cast<size_t>(*dim < 0 ? *dim + rank : *dim)};
-  int64_t extent = type.sizes[out.dim], begin = *start < 0 ? *start + extent : *start;
+  ir::Size length = is_slice ? grad.sizes[out.dim] : 1;
+  if (!type.sizes[out.dim].is_number() || !length.is_number()) return std::nullopt;
+  int64_t extent = type.sizes[out.dim].number(), begin = *start < 0 ? *start + extent : *start;
   begin = std::clamp<int64_t>(begin, 0, extent);
-  int64_t end = begin + (is_slice ? grad.sizes[out.dim] : 1);
+  int64_t end = begin + length.number();
   if (end > extent) return std::nullopt;
   if (begin > 0) out.segments.push_back({ir::kNoValue, begin});
   out.segments.push_back({*id, end});
   if (end < extent) out.segments.push_back({ir::kNoValue, extent});
   if (is_slice) return out;
-  out.strided = ir::StridedOperand{*id, std::vector<int64_t>(type.sizes.size(), 0)};
+  out.strided = ir::StridedOperand{*id, ir::SizeList(type.sizes.size(), 0)};
   for (size_t d = 0, from = 0; d < type.sizes.size(); ++d) {
     if (d == out.dim) continue;
     out.strided->strides[d] = grad.sizes[from] == 1 ? 0 : grad.strides[from];
@@ -56,7 +60,7 @@ std::optional<Concatenation> from_slice_gradient(const ir::Graph& graph, const i
 
 // Returns a list argument of one or two integers as two integers; nothing if it is empty.
 std::optional<std::array<int64_t, 2>> pair_of(const ir::Node& node, size_t index) {
-  const auto* list = ir::constant<std::vector<int64_t>>(node, index);
+  auto list = ir::integers(node, index);
   if (!list || list->empty()) return std::nullopt;
   return std::array{(*list)[0], list->back()};
 }
@@ -65,13 +69,18 @@ bool set_windows(const ir::Node& node, Pooling& out) {
   auto size = pair_of(node, 1), stride = pair_of(node, 2), padding = pair_of(node, 3);
   auto dilation = out.is_mean ? std::array<int64_t, 2>{1, 1} : pair_of(node, 4);
   if (!size || !padding || !dilation) return false;
-  if (!stride) stride = size;
+  if (!stride) {
+    const auto* listed = ir::constant<ir::SizeList>(node, 2);
+    if (listed && !listed->empty()) return false;  // A stride is symbolic.
+    stride = size;
+  }
   // Windows that extend past the end because of ceil_mode have another divisor.
   bool rounds_up = ir::plain_text(node.args[out.is_mean ? 4 : 5]) != "false";
   if (rounds_up && out.is_mean) return false;
   if (out.is_mean) {
     out.counts_padding = ir::plain_text(node.args[5]) == "true";
-    if (const auto* divisor = ir::constant<int64_t>(node, 6)) out.divisor = *divisor;
+    out.divisor = ir::integer(node, 6);
+    if (!out.divisor && ir::constant<ir::Size>(node, 6)) return false;
   }
   for (size_t w = 0; w < 2; ++w) {
     Pooling::Window& window = out.windows[w];
@@ -132,9 +141,11 @@ std::optional<Pooling> pooling_of(const ir::Graph& graph, const ir::Node& node) 
   if (!ir::is_floating(type.dtype) || !has_elements(type) || rank < 3) return std::nullopt;
   Pooling out{.source = {id, from.strides}, .is_mean = !is_max};
   for (size_t w = 0; w < 2; ++w) {
-    out.windows[w].extent = from.sizes[rank - 2 + w];
-    out.windows[w].step = from.sizes[rank - 2 + w] == 1 ? 0 : from.strides[rank - 2 + w];
-    out.windows[w].count = type.sizes[rank - 2 + w];
+    const ir::Size &extent = from.sizes[rank - 2 + w], &stride = from.strides[rank - 2 + w], &count = type.sizes[rank - 2 + w];
+    if (!extent.is_number() || !stride.is_number() || !count.is_number()) return std::nullopt;
+    out.windows[w].extent = extent.number();
+    out.windows[w].step = extent == 1 ? 0 : stride.number();
+    out.windows[w].count = count.number();
   }
   if (is_adaptive || is_upsample_gradient) set_evenly(out);
   else if (!set_windows(node, out)) return std::nullopt;

@@ -9,7 +9,8 @@
 
 namespace tenon::ops {
 
-// A result that is a concatenation of segments along one dimension.
+// A result that is a concatenation of segments along one dimension. The sizes along it are constants of the kernel, so they must be
+// numbers.
 struct Concatenation {
   struct ConcatSegment {
     ir::ValueId id = ir::kNoValue;  // kNoValue means zeros.
@@ -21,7 +22,8 @@ struct Concatenation {
 };
 std::optional<Concatenation> concatenation_of(const ir::Graph& graph, const ir::Node& node);
 
-// Pooling over windows of the last two dimensions: the maximum, optionally with its index, or the mean.
+// Pooling over windows of the last two dimensions: the maximum, optionally with its index, or the mean. The sizes and strides of these
+// dimensions are constants of the kernel, so they must be numbers.
 struct Pooling {
   ir::StridedOperand source;  // The last two strides lead from window to window.
   bool is_mean = false;

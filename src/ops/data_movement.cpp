@@ -11,7 +11,6 @@ namespace tenon::ops {
 namespace {
 
 using Kind = DataMovement::Kind;
-using IntList = std::vector<int64_t>;
 
 // An op, its kind of data movement, and for resizing ops the index of the first scale argument.
 struct MovementOp {
@@ -39,14 +38,15 @@ constexpr MovementOp kOps[] = {
 bool add_listed(const ir::Node& node, const ir::TensorType& from, DataMovement& out) {
   auto rank = static_cast<int64_t>(from.sizes.size());
   bool rolls = out.kind == Kind::roll;
-  const auto *shifts = rolls ? ir::constant<IntList>(node, 1) : nullptr, *dims = ir::constant<IntList>(node, rolls ? 2 : 1);
+  auto shifts = rolls ? ir::integers(node, 1) : std::nullopt, dims = ir::integers(node, rolls ? 2 : 1);
   if (!dims || (rolls && (!shifts || shifts->size() != dims->size()))) return false;
   for (size_t i = 0; i < dims->size(); ++i) {
     auto dim = static_cast<size_t>((*dims)[i] < 0 ? (*dims)[i] + rank : (*dims)[i]);
     if (std::any_of(out.moved_dims.begin(), out.moved_dims.end(), [&](const DataMovement::MovedDim& a) { return a.dim == dim; }))
       return false;
-    int64_t shift = rolls ? (*shifts)[i] % from.sizes[dim] : 0;
-    out.moved_dims.push_back({.dim = dim, .shift = shift < 0 ? shift + from.sizes[dim] : shift});
+    if (!from.sizes[dim].is_number()) return false;
+    int64_t extent = from.sizes[dim].number(), shift = rolls ? (*shifts)[i] % extent : 0;
+    out.moved_dims.push_back({.dim = dim, .shift = shift < 0 ? shift + extent : shift});
   }
   return true;
 }
@@ -55,7 +55,7 @@ bool add_listed(const ir::Node& node, const ir::TensorType& from, DataMovement& 
 bool add_padded(const ir::Node& node, const ir::TensorType& from, DataMovement& out) {
   // A scalar that may change between runs is a floating-point argument, which does not fit integers.
   if (out.kind == Kind::pad && !ir::is_floating(from.dtype) && ir::scalar_in(node.args[2]) != ir::kNoScalar) return false;
-  const auto* padding = ir::constant<IntList>(node, 1);
+  auto padding = ir::integers(node, 1);
   if (!padding || padding->size() > 2 * from.sizes.size()) return false;
   for (size_t i = 0; 2 * i + 1 < padding->size(); ++i)
     if ((*padding)[2 * i] != 0 || (*padding)[2 * i + 1] != 0)
@@ -72,7 +72,8 @@ bool is_unambiguous(int64_t count, double scale) {
 
 bool add_resized(const ir::Node& node, const ir::TensorType& from, const ir::TensorType& to, size_t scales, DataMovement& out) {
   for (size_t dim = 2; dim < from.sizes.size(); ++dim) {
-    int64_t before = from.sizes[dim], after = to.sizes[dim];
+    if (!from.sizes[dim].is_number() || !to.sizes[dim].is_number()) return false;
+    int64_t before = from.sizes[dim].number(), after = to.sizes[dim].number();
     DataMovement::MovedDim moved{.dim = dim, .scale = static_cast<double>(before) / static_cast<double>(after)};
     const ir::Attribute* given = ir::constant(node, scales + dim - 2);
     if (!given) return false;
@@ -110,8 +111,10 @@ std::optional<DataMovement> data_movement_of(const ir::Graph& graph, const ir::N
   for (size_t d = 0; d < from.sizes.size(); ++d)
     if (from.sizes[d] == 1) out.source.strides[d] = 0;
   for (DataMovement::MovedDim& moved : out.moved_dims) {
-    moved.extent = from.sizes[moved.dim];
-    moved.step = out.source.strides[moved.dim];
+    const ir::Size &extent = from.sizes[moved.dim], &step = out.source.strides[moved.dim];
+    if (!extent.is_number() || !to.sizes[moved.dim].is_number() || !step.is_number()) return std::nullopt;
+    moved.extent = extent.number();
+    moved.step = step.number();
     out.source.strides[moved.dim] = 0;
   }
   return out;

@@ -1,4 +1,5 @@
-// Data movement: ops whose elements are elements of one operand at other indices (flip, roll, padding, resizing).
+// Data movement: ops whose elements are elements of one operand at other indices (flip, roll, padding, resizing). Sizes and strides along
+// the moved dimensions are constants of the kernel, so they must be numbers.
 #pragma once
 
 #include <optional>

@@ -258,8 +258,8 @@ const OpEntry* find_entry(const std::string& op, const std::function<std::string
   auto [begin, end] = entries_of(op);
   for (auto it = begin; it != end; ++it) {
     const auto& conditions = it->second.conditions;
-    bool holds =
-        std::all_of(conditions.begin(), conditions.end(), [&](const OpEntry::Condition& c) { return attribute(c.argument) == c.text; });
+    bool holds = std::all_of(conditions.begin(), conditions.end(),
+                             [&](const OpEntry::ArgumentCondition& c) { return attribute(c.argument) == c.text; });
     if (holds) return &it->second;
   }
   return nullptr;

@@ -53,13 +53,13 @@ struct Reduced {
 };
 
 struct OpEntry {
-  struct Condition {
+  struct ArgumentCondition {
     int argument = 0;
     std::string text;
   };
   Typing typing = Typing::value;
   Reduced reduced;
-  std::vector<Condition> conditions;          // All conditions must hold.
+  std::vector<ArgumentCondition> conditions;  // All conditions must hold.
   std::vector<Expression> results;            // Results, followed by the new contents of hidden writes.
   bool counts = false;                        // An expression uses `count`.
   bool has_positions = false;                 // An expression uses `position`.

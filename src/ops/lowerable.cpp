@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "ir/graph/node.h"
 #include "ir/loop/loop.h"
 #include "ops/strided_operands.h"
 
@@ -60,7 +61,7 @@ bool is_real_scalar(const ir::Argument& arg) {
   const auto* attribute = std::get_if<ir::Attribute>(&arg);
   if (!attribute) return false;
   if (const auto* tensor = std::get_if<ir::ScalarTensor>(attribute)) return !std::holds_alternative<std::complex<double>>(tensor->number);
-  return std::holds_alternative<double>(*attribute) || std::holds_alternative<int64_t>(*attribute) ||
+  return std::holds_alternative<double>(*attribute) || std::holds_alternative<ir::Size>(*attribute) ||
          std::holds_alternative<bool>(*attribute) || std::holds_alternative<ir::Scalar>(*attribute);
 }
 
@@ -143,14 +144,15 @@ bool is_floating_by_scalar(const ir::Graph& graph, const ir::Node& node, const s
 // kernel to kernel.
 bool converts(DType from, DType to) { return !(ir::is_floating(from) && ir::is_integer(to)); }
 
-// Returns whether a kernel can use this argument in the type: scalars of a call are floating-point arguments, and ATen would wrap a
-// constant that is too large.
-bool is_usable_in(const ir::Argument& arg, DType type) {
+// Returns whether a kernel can use this argument in the type: scalars of a call and symbolic integers are floating-point arguments, and
+// ATen would wrap a constant that is too large. Positions and indices are computed in integers, whatever the type.
+bool is_usable_in(const ir::Argument& arg, DType type, const OpEntry& entry) {
   if (ir::scalar_in(arg) != ir::kNoScalar) return ir::is_floating(type);
   const auto& attribute = std::get<ir::Attribute>(arg);
   const auto* tensor = std::get_if<ir::ScalarTensor>(&attribute);
-  const int64_t* integer = tensor ? std::get_if<int64_t>(&tensor->number) : std::get_if<int64_t>(&attribute);
-  return !integer || !ir::is_integer(type) || loop::fits(*integer, type);
+  const ir::Size* integer = tensor ? std::get_if<ir::Size>(&tensor->number) : std::get_if<ir::Size>(&attribute);
+  if (integer && !integer->is_number()) return ir::is_floating(type) && !entry.has_positions && entry.strided_arguments.empty();
+  return !integer || !ir::is_integer(type) || loop::fits(integer->number(), type);
 }
 
 }  // namespace
@@ -177,7 +179,7 @@ int depth(const OpEntry& entry) {
   return deepest;
 }
 
-const std::vector<int64_t>& sizes_of(const ir::Graph& graph, const ir::Node& node, const OpEntry& entry) {
+const ir::SizeList& sizes_of(const ir::Graph& graph, const ir::Node& node, const OpEntry& entry) {
   bool reduces = entry.reduced.kind != Reduced::Kind::none;
   return graph.values[reduces ? std::get<ValueId>(node.args[entry.reduced.of]) : results_of(node)[0]].type.sizes;
 }
@@ -190,11 +192,11 @@ std::vector<bool> reduced_dims(const ir::Graph& graph, const ir::Node& node, con
     if (static_cast<size_t>(entry.reduced.argument) < rank) out[static_cast<size_t>(entry.reduced.argument)] = false;
     return out;
   }
-  std::vector<int64_t> listed;
+  ir::SizeList listed;  // Dimensions; for `last` and `before_last` sizes, of which only the count matters.
   if (entry.reduced.kind != Reduced::Kind::all) {
     if (const auto* attribute = std::get_if<ir::Attribute>(&node.args[entry.reduced.argument])) {
-      if (const auto* list = std::get_if<std::vector<int64_t>>(attribute)) listed = *list;
-      if (const auto* one = std::get_if<int64_t>(attribute)) listed = {*one};
+      if (const auto* list = std::get_if<ir::SizeList>(attribute)) listed = *list;
+      if (const auto* one = std::get_if<ir::Size>(attribute)) listed = {*one};
     }
   }
   if (entry.reduced.kind == Reduced::Kind::last || entry.reduced.kind == Reduced::Kind::before_last) {
@@ -203,7 +205,7 @@ std::vector<bool> reduced_dims(const ir::Graph& graph, const ir::Node& node, con
     return out;
   }
   std::vector<bool> out(rank, listed.empty());
-  for (int64_t dim : listed) {
+  for (int64_t dim : listed.numbers()) {
     size_t at = static_cast<size_t>(dim < 0 ? dim + static_cast<int64_t>(rank) : dim);
     if (at < rank) out[at] = true;
   }
@@ -228,19 +230,19 @@ namespace {
 
 // Returns whether a tensor is contiguous, in the default memory format or channels_last.
 bool is_contiguous(const ir::TensorType& type) {
-  std::vector<int64_t> sizes = type.sizes, strides = type.strides;
-  if (strides == ir::contiguous_strides(sizes)) return true;
+  ir::SizeList sizes = type.sizes, strides = type.strides;
+  if (same(strides, ir::contiguous_strides(sizes))) return true;
   if (sizes.size() < 4) return false;
   std::rotate(sizes.begin() + 1, sizes.begin() + 2, sizes.end());
   std::rotate(strides.begin() + 1, strides.begin() + 2, strides.end());
-  return strides == ir::contiguous_strides(sizes);
+  return same(strides, ir::contiguous_strides(sizes));
 }
 
-bool broadcasts(const std::vector<int64_t>& from, const std::vector<int64_t>& to) {
+bool broadcasts(const ir::SizeList& from, const ir::SizeList& to) {
   if (from.size() > to.size()) return false;
   size_t missing = to.size() - from.size();
   for (size_t d = 0; d < from.size(); ++d)
-    if (from[d] != 1 && from[d] != to[d + missing]) return false;
+    if (!same(from[d], to[d + missing]) && from[d] != 1 && from[d] != to[d + missing]) return false;
   return true;
 }
 
@@ -256,29 +258,34 @@ bool fits_results(const ir::Graph& graph, const ir::Node& node, const OpEntry& e
   auto of = static_cast<size_t>(entry.reduced.of);
   if (reduces && (node.args.size() <= of || !std::holds_alternative<ValueId>(node.args[of]) || is_absent(node.args[of]))) return false;
   if (!reduces && results[0] == ir::kNoValue) return false;
-  const std::vector<int64_t>& sizes = sizes_of(graph, node, entry);
+  if (entry.reduced.kind == Reduced::Kind::listed) {
+    const auto* dims = ir::constant<ir::SizeList>(node, static_cast<size_t>(entry.reduced.argument));
+    const auto* dim = ir::constant<ir::Size>(node, static_cast<size_t>(entry.reduced.argument));
+    if ((dims && !dims->are_numbers()) || (dim && !dim->is_number())) return false;
+  }
+  const ir::SizeList& sizes = sizes_of(graph, node, entry);
   if (std::count(sizes.begin(), sizes.end(), 0) > 0) return false;
   std::vector<bool> reduced = reduced_dims(graph, node, entry);
-  std::vector<int64_t> kept, dropped;
-  int64_t length = 1;
+  ir::SizeList kept, dropped;
+  ir::Size length = 1;
   for (size_t d = 0; d < sizes.size(); ++d) {
     bool gone = reduces && reduced[d];
     kept.push_back(gone ? 1 : sizes[d]);
     if (gone) length *= sizes[d];
     else dropped.push_back(sizes[d]);
   }
-  if (reduces && (length == 1 || length > kMaxElementsPerReduction)) return false;
+  if (reduces && length == 1) return false;
   ValueId first = *std::find_if(results.begin(), results.end(), [](ValueId id) { return id != ir::kNoValue; });
   for (ValueId id : results) {
     if (id == ir::kNoValue) continue;
     const ir::Value& value = graph.values[id];
     if (value.alias_of != ir::kNoValue || !has_registers(value.type.dtype)) return false;
     if (node.ordered && !ir::is_floating(value.type.dtype)) return false;  // Ops with an entry that may throw do so only on integers.
-    if (value.type.sizes != sizes && value.type.sizes != kept && value.type.sizes != dropped) return false;
+    if (!same(value.type.sizes, sizes) && !same(value.type.sizes, kept) && !same(value.type.sizes, dropped)) return false;
     if (register_type(value.type.dtype) != register_type(graph.values[first].type.dtype)) return false;
     if (entry.typing != Typing::value && value.type.dtype != DType::boolean) return false;
   }
-  return true;
+  return !reduces || length <= kMaxElementsPerReduction;
 }
 
 }  // namespace
@@ -296,7 +303,7 @@ const OpEntry* lowerable(const ir::Graph& graph, const ir::Node& node) {
     if (static_cast<size_t>(i) >= node.args.size()) return nullptr;
     if (const auto* id = std::get_if<ValueId>(&node.args[i])) {
       if (*id == ir::kNoValue || !has_registers(graph.values[*id].type.dtype)) return nullptr;
-      const std::vector<int64_t>& sizes = sizes_of(graph, node, *entry);
+      const ir::SizeList& sizes = sizes_of(graph, node, *entry);
       bool is_strided = std::any_of(strided->begin(), strided->end(), [&](const ir::StridedOperand& p) { return p.id == *id; });
       if (!is_strided && !broadcasts(graph.values[*id].type.sizes, sizes)) return nullptr;
     } else if (!is_real_scalar(node.args[i])) {
@@ -306,7 +313,7 @@ const OpEntry* lowerable(const ir::Graph& graph, const ir::Node& node) {
   // A loss divides by the element count of its first operand, before broadcasting.
   bool is_loss = entry->reduced.kind == Reduced::Kind::none && entry->counts;
   if (is_loss)
-    if (const auto* id = std::get_if<ValueId>(&node.args[1]); !id || graph.values[*id].type.sizes != sizes_of(graph, node, *entry))
+    if (const auto* id = std::get_if<ValueId>(&node.args[1]); !id || !same(graph.values[*id].type.sizes, sizes_of(graph, node, *entry)))
       return nullptr;
   DType type = compute_type(graph, node, *entry);
   if (entry->typing == Typing::operands && is_floating_by_scalar(graph, node, arguments, type)) return nullptr;
@@ -315,7 +322,7 @@ const OpEntry* lowerable(const ir::Graph& graph, const ir::Node& node) {
   for (int i : arguments) {
     const auto* id = std::get_if<ValueId>(&node.args[i]);
     DType from = id ? graph.values[*id].type.dtype : is_floating_scalar(node.args[i]) ? DType::f64 : DType::i64;
-    if (!converts(from, type) || (!id && !is_usable_in(node.args[i], type))) return nullptr;
+    if (!converts(from, type) || (!id && !is_usable_in(node.args[i], type, *entry))) return nullptr;
     // In-place arithmetic on a type narrower than its operands' is computed in the wider type.
     bool wider = id && entry->typing == Typing::value && register_type(ir::promote(from, type)) != type;
     bool is_exact = ir::is_integer(from) && ir::is_integer(type) && wraps(entry->results[0]);

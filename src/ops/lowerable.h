@@ -21,7 +21,7 @@ bool has_elements(const ir::TensorType& type);
 ir::DType operand_type(const ir::Graph& graph, const ir::Node& node, const OpEntry& entry);
 
 // Sizes of an entry's iteration space, and its reduced dimensions (empty if it reduces nothing).
-const std::vector<int64_t>& sizes_of(const ir::Graph& graph, const ir::Node& node, const OpEntry& entry);
+const ir::SizeList& sizes_of(const ir::Graph& graph, const ir::Node& node, const OpEntry& entry);
 std::vector<bool> reduced_dims(const ir::Graph& graph, const ir::Node& node, const OpEntry& entry);
 
 // Nesting depth of an entry's reductions: the number of loops needed before its results are known.

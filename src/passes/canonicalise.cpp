@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/graph/node.h"
+#include "ops/lowerable.h"
 #include "ops/table.h"
 #include "passes/alias_sets.h"
 #include "passes/copies.h"
@@ -49,7 +50,7 @@ class Canonicaliser {
     if (node.ordered || !aliases_.overwrites_own(graph_, node) || node.writes[0].argument != 0) return false;
     if (operand(node, 0) != node.writes[0].before) return false;
     const TensorType& own = type(node.writes[0].before);
-    return is_plain(own) && numel(own) > 0 && !is_complex(own.dtype);
+    return is_plain(own) && ops::has_elements(own) && !is_complex(own.dtype);
   }
 
   // An in-place op converts its result to the operand's type. Returns whether promotion gives that type anyway.
@@ -61,15 +62,15 @@ class Canonicaliser {
     }
     if (std::holds_alternative<std::complex<double>>(attribute)) return false;
     bool real = std::holds_alternative<double>(attribute) || std::holds_alternative<ir::Scalar>(attribute);
-    bool integer = std::holds_alternative<int64_t>(attribute);
+    bool integer = std::holds_alternative<ir::Size>(attribute);
     return is_floating(own) || (!real && (!integer || is_integer(own)));
   }
 
   // ATen derives a result's layout from the operands, beginning with the first. A dimension of size 1
   // leaves the order open, so that the next operand decides.
   bool keeps_layout(const TensorType& other, const TensorType& own) const {
-    if (other.sizes == own.sizes && other.strides == own.strides) return true;
-    bool clear = std::none_of(own.sizes.begin(), own.sizes.end(), [](int64_t size) { return size == 1; });
+    if (ir::same(other.sizes, own.sizes) && ir::same(other.strides, own.strides)) return true;
+    bool clear = std::none_of(own.sizes.begin(), own.sizes.end(), [](const ir::Size& size) { return size == 1; });
     return clear && expand_strides(other, own.sizes).has_value();
   }
 
@@ -122,7 +123,7 @@ class Canonicaliser {
     ir::ScalarTensor tensor;
     if (const auto* real = std::get_if<double>(attribute)) tensor = {DType::f64, *real};
     else if (const auto* scalar = std::get_if<ir::Scalar>(attribute)) tensor = {DType::f64, *scalar};
-    else if (const auto* integer = std::get_if<int64_t>(attribute)) tensor = {DType::i64, *integer};
+    else if (const auto* integer = std::get_if<ir::Size>(attribute)) tensor = {DType::i64, *integer};
     else if (const auto* flag = std::get_if<bool>(attribute)) tensor = {DType::boolean, *flag};
     else return false;
     node.op = facts->tensor_form;

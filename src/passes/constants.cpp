@@ -69,12 +69,13 @@ std::optional<Element> convert(const Element& element, DType to) {
 
 std::optional<Element> element_in(const ir::Attribute& attribute, DType to) {
   if (const auto* value = std::get_if<double>(&attribute)) return convert({DType::f64, *value}, to);
-  if (const auto* value = std::get_if<int64_t>(&attribute)) return convert({DType::i64, *value}, to);
+  auto from_size = [&](const ir::Size& size) { return size.is_number() ? convert({DType::i64, size.number()}, to) : std::nullopt; };
+  if (const auto* size = std::get_if<ir::Size>(&attribute)) return from_size(*size);
   if (const auto* flag = std::get_if<bool>(&attribute)) return convert({DType::boolean, *flag}, to);
   const auto* tensor = std::get_if<ir::ScalarTensor>(&attribute);
   if (!tensor || (tensor->plain && tensor->dtype != to)) return std::nullopt;
   if (const auto* value = std::get_if<double>(&tensor->number)) return convert({DType::f64, *value}, to);
-  if (const auto* value = std::get_if<int64_t>(&tensor->number)) return convert({DType::i64, *value}, to);
+  if (const auto* size = std::get_if<ir::Size>(&tensor->number)) return from_size(*size);
   if (const auto* flag = std::get_if<bool>(&tensor->number)) return convert({DType::boolean, *flag}, to);
   return std::nullopt;
 }

@@ -19,7 +19,7 @@ struct Element {
 // constant does not determine, and for subnormals, which a setting may flush to zero.
 std::optional<Element> convert(const Element& element, ir::DType to);
 
-// Returns the scalar in an argument as an element of type `to`.
+// Returns the scalar in an argument as an element of type `to`; nothing if it is symbolic.
 std::optional<Element> element_in(const ir::Attribute& attribute, ir::DType to);
 
 // Computes + - * / on f32 and f64, and + - * on i64 and i32. Operands have the type of the result.

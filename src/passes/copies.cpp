@@ -1,6 +1,7 @@
 #include "passes/copies.h"
 
 #include "ir/graph/node.h"
+#include "ops/lowerable.h"
 #include "ops/table.h"
 #include "passes/layout.h"
 
@@ -12,9 +13,10 @@ bool is_copy(const ir::Graph& graph, const ir::Node& node) {
 
 bool spell_copy(const ir::Graph& graph, ir::Node& node, ir::ValueId source) {
   const ir::TensorType &from = graph.values[source].type, &to = graph.values[only_result(node)].type;
-  if (from.sizes != to.sizes || to.offset != 0 || numel(to) == 0 || is_complex(from.dtype) != is_complex(to.dtype)) return false;
+  if (!same(from.sizes, to.sizes) || to.offset != 0 || !ops::has_elements(to) || is_complex(from.dtype) != is_complex(to.dtype))
+    return false;
   ir::Attribute format = ir::None{};  // Preserves the layout.
-  if (!is_dense(from) || from.strides != to.strides) {
+  if (!is_dense(from) || !same(from.strides, to.strides)) {
     if (!is_plain(to)) return false;
     format = int64_t{0};  // Contiguous.
   }

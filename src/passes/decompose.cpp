@@ -5,6 +5,7 @@
 
 #include "ir/graph/group.h"
 #include "ir/graph/node.h"
+#include "ops/lowerable.h"
 #include "ops/table.h"
 #include "passes/layout.h"
 
@@ -35,7 +36,7 @@ class Decomposer {
  private:
   const TensorType& type(ValueId id) const { return graph_.values[id].type; }
 
-  static bool is_contiguous(const TensorType& type) { return type.strides == ir::contiguous_strides(type.sizes); }
+  static bool is_contiguous(const TensorType& type) { return same(type.strides, ir::contiguous_strides(type.sizes)); }
 
   // Returns a node with the flags of the node that is replaced.
   ir::Node like(std::string op, std::vector<ir::Argument> args, ValueId result) const {
@@ -57,7 +58,7 @@ class Decomposer {
 
   ValueId unsqueeze(ValueId of, size_t dim) {
     Shape sizes = type(of).sizes, strides = type(of).strides;
-    int64_t stride = dim < sizes.size() ? sizes[dim] * strides[dim] : 1;
+    ir::Size stride = dim < sizes.size() ? sizes[dim] * strides[dim] : 1;
     sizes.insert(sizes.begin() + static_cast<ptrdiff_t>(dim), 1);
     strides.insert(strides.begin() + static_cast<ptrdiff_t>(dim), stride);
     return view(of, "aten::unsqueeze", {static_cast<int64_t>(dim)}, std::move(sizes), std::move(strides));
@@ -73,11 +74,13 @@ class Decomposer {
     graph_.values[result].alias_of = copy;
   }
 
-  bool makes_plain() const { return makes_one(graph_, node_) && is_plain(type(only_result(node_))) && numel(type(only_result(node_))) > 0; }
+  bool makes_plain() const {
+    return makes_one(graph_, node_) && is_plain(type(only_result(node_))) && ops::has_elements(type(only_result(node_)));
+  }
 
   bool stack() {
     const auto* list = node_.op == "aten::stack" && makes_plain() ? std::get_if<ir::ValueList>(&node_.args[0]) : nullptr;
-    const auto* dim = constant<int64_t>(node_, 1);
+    auto dim = integer(node_, 1);
     if (!list || !dim) return false;
     // ATen may take the strides of operands with four or five dimensions for channels_last.
     const TensorType& made = type(only_result(node_));
@@ -121,14 +124,19 @@ class Decomposer {
     bool is_back = node_.op == "aten::pixel_unshuffle";
     if ((!is_back && node_.op != "aten::pixel_shuffle") || !makes_plain()) return false;
     ValueId of = operand(node_, 0);
-    const auto* given = constant<int64_t>(node_, 1);
+    auto given = integer(node_, 1);
     if (of == ir::kNoValue || !given) return false;
     const Shape& from = type(of).sizes;
     size_t rank = from.size(), batch = rank - 3;
-    int64_t factor = *given, channels = from[rank - 3], height = from[rank - 2], width = from[rank - 1];
-    Shape split_sizes = {channels / (factor * factor), factor, factor, height, width}, permutation = {0, 3, 1, 4, 2};
-    if (is_back) split_sizes = {channels, height / factor, factor, width / factor, factor}, permutation = {0, 2, 4, 1, 3};
-    Shape sizes(from.begin(), from.end() - 3), order(batch);
+    int64_t factor = *given;
+    ir::Size channels = from[rank - 3], height = from[rank - 2], width = from[rank - 1];
+    Shape split_sizes = {floor_divide(channels, factor * factor), factor, factor, height, width};
+    std::vector<int64_t> permutation = {0, 3, 1, 4, 2}, order(batch);
+    if (is_back) {
+      split_sizes = {channels, floor_divide(height, factor), factor, floor_divide(width, factor), factor};
+      permutation = {0, 2, 4, 1, 3};
+    }
+    Shape sizes(from.begin(), from.end() - 3);
     sizes.insert(sizes.end(), split_sizes.begin(), split_sizes.end());
     std::iota(order.begin(), order.end(), 0);
     for (int64_t d : permutation) order.push_back(static_cast<int64_t>(batch) + d);
@@ -156,21 +164,21 @@ class Decomposer {
     bool is_max = node_.op == "aten::argmax";
     if ((!is_max && node_.op != "aten::argmin") || !makes_plain()) return false;
     ValueId x = operand(node_, 0), result = only_result(node_);
-    const auto* given = constant<int64_t>(node_, 1);
+    auto given = integer(node_, 1);
     const auto* keeps = constant<bool>(node_, 2);
     if (x == ir::kNoValue || !is_contiguous(type(x)) || !keeps || type(x).sizes.empty() || type(x).dtype == ir::DType::boolean)
       return false;
     if (!given && !std::holds_alternative<ir::None>(*constant(node_, 1))) return false;
-    if (!given && type(x).sizes.size() > 1) {
-      Shape line = {numel(type(x))};
-      x = view(x, "aten::view", {line}, line, {1});
-    }
-    int64_t dim = given ? *given : 0, rank = static_cast<int64_t>(type(x).sizes.size());
+    auto rank = given ? static_cast<int64_t>(type(x).sizes.size()) : 1;
+    int64_t dim = given ? *given : 0;
     if (dim < 0) dim += rank;
-    Shape all = type(x).sizes, kept = all, line(static_cast<size_t>(rank - dim), 1);
-    int64_t count = line[0] = all[static_cast<size_t>(dim)];
-    kept[static_cast<size_t>(dim)] = 1;
+    ir::Size count = given ? type(x).sizes[static_cast<size_t>(dim)] : numel(type(x));
+    if (!count.is_number()) return false;  // The number becomes a constant of the kernel.
+    if (!given && type(x).sizes.size() > 1) x = view(x, "aten::view", {Shape{count}}, {count}, {1});
     if (count == 1) return false;
+    Shape all = type(x).sizes, kept = all, line(static_cast<size_t>(rank - dim), 1);
+    line[0] = count;
+    kept[static_cast<size_t>(dim)] = 1;
     ir::Attribute none = ir::None{}, yes = true, along = Shape{dim}, i64 = ops::scalar_type_id(ir::DType::i64);
     ValueId extreme = compute(is_max ? "aten::amax" : "aten::amin", {x, along, yes}, kept, type(x).dtype);
     ValueId is_it = compute("aten::eq.Tensor", {x, extreme}, all, ir::DType::boolean);
@@ -198,7 +206,7 @@ class Decomposer {
     bool changed = false;
     for (size_t r : {1, 2}) {
       ValueId id = node_.results[r].ids[0];
-      if (id == ir::kNoValue || type(id).sizes != Shape{0}) continue;
+      if (id == ir::kNoValue || !ir::same(type(id).sizes, Shape{0})) continue;
       ir::Attribute none = ir::None{}, dtype = ops::scalar_type_id(type(id).dtype);
       out_.push_back(like("aten::zeros", {ir::Attribute(Shape{0}), dtype, none, none, none}, id));
       node_.results[r].ids[0] = ir::kNoValue;

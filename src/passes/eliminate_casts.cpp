@@ -62,7 +62,7 @@ size_t eliminate_casts(ir::Graph& graph) {
     // A detour from f32 is only removed on the way back: ATen converts f32 and f64 differently into a third type.
     bool keeps = from == through || (loses_nothing(from, through) && (to == from || !is_floating(from)));
     // ATen uses another kernel for another layout, which gives NaNs of bf16 and f16 other bits.
-    bool same_loop = graph.values[source].type.strides == graph.values[between].type.strides;
+    bool same_loop = same(graph.values[source].type.strides, graph.values[between].type.strides);
     if (!same_loop && is_floating(from) && (to == DType::bf16 || to == DType::f16)) keeps = false;
     // Reading a source later that is overwritten would need a copy of it.
     if (keeps && !aliases.is_written(source)) changes += spell_copy(graph, node, source);

@@ -41,7 +41,9 @@ class Folder {
  private:
   const TensorType& type(ValueId id) const { return graph_.values[id].type; }
 
-  bool may_replace(ValueId same, ValueId result) const { return type(same) == type(result) && aliases_.may_replace_copy(same, result); }
+  bool may_replace(ValueId same, ValueId result) const {
+    return ir::same(type(same), type(result)) && aliases_.may_replace_copy(same, result);
+  }
 
   // Returns the constant that an argument is, or that all its elements are, as an element of type `to`.
   std::optional<Element> constant_of(const ir::Node& node, size_t index, DType to) const {
@@ -55,8 +57,7 @@ class Folder {
   static char arithmetic(const ir::Node& node) {
     if (node.op == "aten::mul.Tensor") return '*';
     if (node.op == "aten::div.Tensor") return '/';
-    const auto* factor = constant<int64_t>(node, 2);
-    if (!factor || *factor != 1) return 0;
+    if (ir::integer(node, 2) != 1) return 0;
     return node.op == "aten::add.Tensor" ? '+' : node.op == "aten::sub.Tensor" ? '-' : 0;
   }
 

@@ -68,7 +68,13 @@ void verify(const std::string& who, const ir::Graph& graph) {
 }
 
 PassRun run(const Pass& pass, ir::Graph& graph) {
-  size_t changes = pass.run(graph);
+  std::vector<ir::Condition> conditions = graph.conditions;
+  size_t changes = 0;
+  {
+    ir::ConditionScope scope(graph.symbols, std::string("pass ") + pass.name, conditions);
+    changes = pass.run(graph);
+  }
+  if (changes > 0) graph.conditions = std::move(conditions);  // An unchanged graph needs none of the new ones.
   PassRun done{pass.name, changes > 0};
   if (!done.changed) return done;
   if (debug_level() >= 3) std::cerr << "# after " + done.name + ", " + std::to_string(changes) + " changes\n" + ir::print(graph);

@@ -33,12 +33,12 @@ DimOrder order_of(const ir::Node& node, size_t rank) {
     return order;
   }
   if (node.op == "aten::permute") {
-    const auto* dims = constant<DimOrder>(node, 1);
+    auto dims = integers(node, 1);
     if (!dims || dims->size() != rank) return {};
     for (size_t d = 0; d < rank; ++d) order[d] = wrapped((*dims)[d]);
     return fits ? order : DimOrder();
   }
-  const auto *a = constant<int64_t>(node, 1), *b = constant<int64_t>(node, 2);
+  auto a = integer(node, 1), b = integer(node, 2);
   if (node.op != "aten::transpose.int" || !a || !b || rank == 0) return {};
   std::swap(order[static_cast<size_t>(wrapped(*a))], order[static_cast<size_t>(wrapped(*b))]);
   return fits ? order : DimOrder();
@@ -92,7 +92,7 @@ class Simplifier {
   // Returns the nearest value up the chain with the same sizes, strides and offset.
   ValueId ancestor_like(ValueId id) const {
     for (ValueId up = graph_.values[id].alias_of; up != kNoValue; up = operand_of_view(up))
-      if (type(up) == type(id)) return aliases_.may_replace(up, id) ? up : kNoValue;
+      if (ir::same(type(up), type(id))) return aliases_.may_replace(up, id) ? up : kNoValue;
     return kNoValue;
   }
 
@@ -104,7 +104,7 @@ class Simplifier {
     View kind = ops::view_kind(node.op), below = ops::view_kind(producer_[middle]->op);
     if (kind == View::strided) {
       // A view without an explicit offset starts at its operand's offset, which may change between calls for an input.
-      if (!constant<int64_t>(node, 3)) {
+      if (!constant<ir::Size>(node, 3)) {
         if (aliases_.holds_input(result) || node.args.size() != 4) return false;
         node.args[3] = ir::Attribute(type(result).offset);
       }
@@ -114,11 +114,12 @@ class Simplifier {
     }
     if (uses_[middle] != 1 || kind != below) return false;  // The view in between would stay.
     const ir::TensorType& wanted = type(result);
+    auto are_wanted = [&](const std::optional<Shape>& strides) { return strides && ir::same(*strides, wanted.strides); };
     if (kind == View::reshape && (names_sizes(node.op) || names_sizes(producer_[middle]->op)) &&
-        view_strides(type(base), wanted.sizes) == wanted.strides) {
+        are_wanted(view_strides(type(base), wanted.sizes))) {
       node.op = "aten::view";
       node.args = {base, ir::Attribute(wanted.sizes)};
-    } else if (kind == View::expand && expand_strides(type(base), wanted.sizes) == wanted.strides) {
+    } else if (kind == View::expand && are_wanted(expand_strides(type(base), wanted.sizes))) {
       node.args[1] = ir::Attribute(wanted.sizes);
     } else if (kind == View::permute) {
       DimOrder order = order_of(node, wanted.sizes.size()), inner = order_of(*producer_[middle], wanted.sizes.size());

@@ -112,8 +112,8 @@ class Liveness {
 
 class ArenaPlanner {
  public:
-  ArenaPlanner(const ir::Graph& graph, const ir::Reuse& reuse, const NodeMemory& node_memory)
-      : graph_(graph), node_memory_(node_memory), liveness_(graph, reuse), dying_(graph.nodes.size() + 1) {
+  ArenaPlanner(const ir::Graph& graph, const std::vector<ir::FixedType>& types, const ir::Reuse& reuse, const NodeMemory& node_memory)
+      : graph_(graph), types_(types), node_memory_(node_memory), liveness_(graph, reuse), dying_(graph.nodes.size() + 1) {
     arena_.locations.assign(graph.values.size(), {ir::Arena::kOwn, 0});
     find_hosts();
   }
@@ -138,7 +138,7 @@ class ArenaPlanner {
     size_t written;  // Index of the node that writes the result.
   };
 
-  int64_t bytes(ValueId id) const { return ir::extent_of(graph_.values[id].type) * ir::dtype_size(graph_.values[id].type.dtype); }
+  int64_t bytes(ValueId id) const { return ir::extent_of(types_[id]) * ir::dtype_size(types_[id].dtype); }
   FreeList& free_list(int32_t host) { return host == ir::Arena::kBlock ? block_list_ : hosts_[static_cast<size_t>(host)].free_list; }
 
   // One or two values get storages of their own, which are freed when the values die; a block would be kept. The number is an estimate,
@@ -192,7 +192,7 @@ class ArenaPlanner {
       if (result != id) continue;
       ValueId root = liveness_.root(operand);
       ir::Arena::Location at = arena_.locations[root];
-      bool is_whole = bytes(root) == bytes(id) && graph_.values[operand].type.offset == graph_.values[id].type.offset;
+      bool is_whole = bytes(root) == bytes(id) && types_[operand].offset == types_[id].offset;
       bool stays = at.host == ir::Arena::kOwn || std::count(dying_[now_].begin(), dying_[now_].end(), root) == 0;
       if (at.host >= 0) stays |= liveness_.end(id) >= hosts_[static_cast<size_t>(at.host)].written;
       ir::for_each_operand(node, [&](ValueId other) { stays |= other != operand && liveness_.root(other) == root; });
@@ -202,6 +202,7 @@ class ArenaPlanner {
   }
 
   const ir::Graph& graph_;
+  const std::vector<ir::FixedType>& types_;
   const NodeMemory& node_memory_;
   Liveness liveness_;
   std::vector<std::vector<ValueId>> dying_;  // Values that die at each node.
@@ -213,8 +214,9 @@ class ArenaPlanner {
 
 }  // namespace
 
-ir::Arena plan_arena(const ir::Graph& graph, const ir::Reuse& reuse, const NodeMemory& node_memory) {
-  return ArenaPlanner(graph, reuse, node_memory).run();
+ir::Arena plan_arena(const ir::Graph& graph, const std::vector<ir::FixedType>& types, const ir::Reuse& reuse,
+                     const NodeMemory& node_memory) {
+  return ArenaPlanner(graph, types, reuse, node_memory).run();
 }
 
 }  // namespace tenon::planner

@@ -19,6 +19,8 @@ struct NodeMemory {
   std::function<std::vector<std::pair<ir::ValueId, ir::ValueId>>(const ir::Node&)> may_share;
 };
 
-ir::Arena plan_arena(const ir::Graph& graph, const ir::Reuse& reuse, const NodeMemory& node_memory);
+// `types`: the type of each value.
+ir::Arena plan_arena(const ir::Graph& graph, const std::vector<ir::FixedType>& types, const ir::Reuse& reuse,
+                     const NodeMemory& node_memory);
 
 }  // namespace tenon::planner

@@ -32,7 +32,7 @@ class Planner {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) visit(i);
     for (const ir::WriteBack& write : graph_.write_backs)
       out_.written_already.push_back(buffer_[write.value] == buffer_[write.input] &&
-                                     graph_.values[write.value].type == graph_.values[write.input].type);
+                                     same(graph_.values[write.value].type, graph_.values[write.input].type));
     find_drops();
     out_.buffer = buffer_;
     return std::move(out_);
@@ -86,6 +86,12 @@ class Planner {
 
   const ir::TensorType& type(ValueId id) const { return graph_.values[id].type; }
 
+  // Values of symbolic sizes are assumed to overlap.
+  static bool may_overlap(const ir::TensorType& a, const ir::TensorType& b) {
+    auto is_fixed = [](const ir::TensorType& t) { return t.sizes.are_numbers() && t.strides.are_numbers() && t.offset.is_number(); };
+    return !is_fixed(a) || !is_fixed(b) || ir::may_overlap(a.fixed(), b.fixed());
+  }
+
   // Whether the only reader of `root` after node `now` is the scatter of `source` into it.
   bool only_scattered(ValueId root, ValueId source, size_t now) const {
     if (last_use_[root] == kEnd) return false;
@@ -109,7 +115,7 @@ class Planner {
     if (!is_alone) return false;
     for (ValueId other : on_buffer_[buffer]) {
       if (last_use_[other] <= now) continue;
-      if (!ir::may_overlap(type(other), type(write.before))) continue;
+      if (!may_overlap(type(other), type(write.before))) continue;
       if (other == write.before || !only_scattered(other, write.after, now)) return false;
     }
     return true;
@@ -123,9 +129,9 @@ class Planner {
 
   // Whether the scatter writes its source to the memory where the source already is.
   static bool scatters_in_place(const ir::Node& node, const ir::TensorType& source) {
-    auto list = [&](size_t i) { return std::get<std::vector<int64_t>>(std::get<ir::Attribute>(node.args[i])); };
-    const auto* offset = std::get_if<int64_t>(&std::get<ir::Attribute>(node.args[4]));
-    return offset && list(2) == source.sizes && list(3) == source.strides && *offset == source.offset;
+    auto list = [&](size_t i) { return std::get<ir::SizeList>(std::get<ir::Attribute>(node.args[i])); };
+    const auto* offset = std::get_if<ir::Size>(&std::get<ir::Attribute>(node.args[4]));
+    return offset && same(list(2), source.sizes) && same(list(3), source.strides) && same(*offset, source.offset);
   }
 
   void visit(size_t index) {

@@ -35,7 +35,7 @@ AtenStep::AtenStep(const ir::Node& node, const FrameLayout& layout, const std::v
   if (parameters.size() != node.args.size() + (out_ != kNoValue))
     throw UserError(ErrorCode::verify, node.op + " takes " + std::to_string(parameters.size()) + " arguments, the graph gives " +
                                            std::to_string(node.args.size()));
-  for (size_t k = 0; k < node.args.size(); ++k) args_.push_back(make_argument(node.args[k], parameters[k], resources));
+  for (size_t k = 0; k < node.args.size(); ++k) args_.push_back(make_argument(node.args[k], parameters[k], resources, layout.symbols));
   // A node with writes reads its operands from the frame again after the call.
   for (ValueId id : drops) {
     Operand* last = may_move && writes_.empty() ? last_use(id) : nullptr;
@@ -45,7 +45,7 @@ AtenStep::AtenStep(const ir::Node& node, const FrameLayout& layout, const std::v
 }
 
 AtenStep::StepArgument AtenStep::make_argument(const ir::Argument& argument, const c10::Argument& parameter,
-                                               const std::vector<c10::IValue>& resources) const {
+                                               const std::vector<c10::IValue>& resources, const ir::SymbolValues& symbols) {
   if (const auto* id = std::get_if<ValueId>(&argument)) return Operand{*id};
   if (const auto* list = std::get_if<ir::ValueList>(&argument)) {
     TensorList out{.is_optional = parameter.type()->str().find('?') != std::string::npos};
@@ -55,7 +55,7 @@ AtenStep::StepArgument AtenStep::make_argument(const ir::Argument& argument, con
   const auto& attribute = std::get<ir::Attribute>(argument);
   if (const auto* scalar = std::get_if<ir::Scalar>(&attribute)) return *scalar;
   if (ir::scalar_in(argument) != ir::kNoScalar) return std::get<ir::ScalarTensor>(attribute);
-  return bridge::from_attribute(attribute, *parameter.type(), resources);
+  return bridge::from_attribute(attribute, *parameter.type(), resources, symbols);
 }
 
 // The last operand that is this value; null if none is.

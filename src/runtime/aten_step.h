@@ -34,7 +34,8 @@ class AtenStep {
   // A constant, a scalar of the graph as a number or as a 0-d tensor, a tensor, or a list of tensors.
   using StepArgument = std::variant<c10::IValue, ir::Scalar, ir::ScalarTensor, Operand, TensorList>;
 
-  StepArgument make_argument(const ir::Argument& argument, const c10::Argument& parameter, const std::vector<c10::IValue>& resources) const;
+  static StepArgument make_argument(const ir::Argument& argument, const c10::Argument& parameter, const std::vector<c10::IValue>& resources,
+                                    const ir::SymbolValues& symbols);
   Operand* last_use(ir::ValueId id);
   void push(const StepArgument& argument, RunFrame& frame) const;
   void put_copy(ir::ValueId id, const at::Tensor& copy, torch::jit::Stack& stack) const;

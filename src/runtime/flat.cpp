@@ -9,7 +9,6 @@
 
 #include "bridge/convert.h"
 #include "ir/graph/group.h"
-#include "runtime/frame.h"
 
 namespace tenon::runtime {
 namespace {
@@ -22,7 +21,7 @@ using ir::ValueId;
 constexpr int64_t kMaxScratchBytes = 1 << 20, kMaxProductRows = 8, kMaxMultiplyAdds = 1 << 20, kMaxConvolutionMultiplyAdds = 1 << 22,
                   kMaxChannels = 4096, kAlignment = 64;
 
-bool has_channels_last(const ir::TensorType& type) {
+bool has_channels_last(const ir::FixedType& type) {
   const auto& s = type.sizes;
   return type.strides == std::vector<int64_t>{s[1] * s[2] * s[3], 1, s[3] * s[1], s[1]};
 }
@@ -43,10 +42,11 @@ class ScratchBuffer {
 
 }  // namespace
 
-std::unique_ptr<const FlatPlan> FlatPlan::make(const ir::Graph& graph, const std::vector<FusedOp>& fused_ops,
+std::unique_ptr<const FlatPlan> FlatPlan::make(const FrameLayout& layout, const std::vector<FusedOp>& fused_ops,
                                                c10::DispatchKeySet keys_off) {
+  const ir::Graph& graph = layout.graph;
   if (!graph.write_backs.empty() || fused_ops.empty()) return nullptr;
-  std::unique_ptr<FlatPlan> plan(new FlatPlan(graph, keys_off));
+  std::unique_ptr<FlatPlan> plan(new FlatPlan(layout, keys_off));
   if (!plan->assign_locations()) return nullptr;
   for (const ir::Node& node : graph.nodes) {
     if (ir::is_view(graph, node)) {
@@ -73,7 +73,7 @@ bool FlatPlan::assign_locations() {
     if (!ir::is_fused(node)) continue;
     ir::for_each_definition(node, [&](ValueId id) {
       if (locations_[id].buffer >= 0) return;
-      const ir::TensorType& type = graph_.values[id].type;
+      const ir::FixedType& type = types_[id];
       locations_[id] = {buffer, bytes_};
       bytes_ += (ir::extent_of(type) * ir::dtype_size(type.dtype) + kAlignment - 1) / kAlignment * kAlignment;
     });
@@ -84,11 +84,11 @@ bool FlatPlan::assign_locations() {
 bool FlatPlan::locate_view(const ir::Node& node) {
   bool fits = true;
   ir::for_each_definition(node, [&](ValueId id) {
-    const ir::Value& value = graph_.values[id];
-    const ir::TensorType& of = graph_.values[value.alias_of].type;
-    fits &= of.dtype == value.type.dtype && locations_[value.alias_of].buffer >= 0 && locations_[id].buffer < 0;
-    locations_[id] = locations_[value.alias_of];
-    locations_[id].offset += (value.type.offset - of.offset) * ir::dtype_size(of.dtype);
+    ValueId base = graph_.values[id].alias_of;
+    const ir::FixedType &type = types_[id], &of = types_[base];
+    fits &= of.dtype == type.dtype && locations_[base].buffer >= 0 && locations_[id].buffer < 0;
+    locations_[id] = locations_[base];
+    locations_[id].offset += (type.offset - of.offset) * ir::dtype_size(of.dtype);
   });
   return fits;
 }
@@ -111,16 +111,16 @@ bool FlatPlan::add(const ir::Node& node, const FusedOp& op) {
 
 // The index of the graph's input that a value consists of, in any order of dimensions; -1 if there is none.
 int64_t FlatPlan::whole_input_of(ValueId id) const {
-  const ir::TensorType& type = graph_.values[id].type;
+  const ir::FixedType& type = types_[id];
   while (graph_.values[id].alias_of != kNoValue) id = graph_.values[id].alias_of;
   auto it = std::find_if(graph_.inputs.begin(), graph_.inputs.end(), [&](const ir::Input& input) { return input.value == id; });
-  bool is_all = it != graph_.inputs.end() && graph_.values[id].type.offset == type.offset &&
-                ir::extent_of(graph_.values[id].type) == ir::extent_of(type) && graph_.values[id].type.sizes.size() == type.sizes.size();
+  bool is_all = it != graph_.inputs.end() && types_[id].offset == type.offset && ir::extent_of(types_[id]) == ir::extent_of(type) &&
+                types_[id].sizes.size() == type.sizes.size();
   return is_all ? it - graph_.inputs.begin() : -1;
 }
 
 bool FlatPlan::add_product(FlatStep& step) const {
-  const ir::TensorType &left = graph_.values[step.values[0]].type, &right = graph_.values[step.values[1]].type;
+  const ir::FixedType &left = types_[step.values[0]], &right = types_[step.values[1]];
   FlatProduct out{.gemv = {left.sizes[0], right.sizes[1], left.sizes[1], left.strides[0], right.strides[0] == 1 && right.sizes[1] > 1}};
   const Gemv& g = out.gemv;
   if (!has_gemv() || left.dtype != ir::DType::f32 || g.m > kMaxProductRows || g.m * g.n * g.k > kMaxMultiplyAdds) return false;
@@ -132,8 +132,7 @@ bool FlatPlan::add_product(FlatStep& step) const {
 
 bool FlatPlan::add_convolution(FlatStep& step, const ConvolutionStep& call) {
   const ir::Convolution& what = call.what();
-  const ir::TensorType &image = graph_.values[step.values[0]].type, &weight = graph_.values[step.values[1]].type,
-                       &result = graph_.values[step.values.back()].type;
+  const ir::FixedType &image = types_[step.values[0]], &weight = types_[step.values[1]], &result = types_[step.values.back()];
   FlatConvolution out{.call = &call};
   out.weights.is_required = true;
   SmallConv& c = out.convolution;
@@ -148,7 +147,7 @@ bool FlatPlan::add_convolution(FlatStep& step, const ConvolutionStep& call) {
   if (!has_gemv() || what.groups != 1 || image.dtype != ir::DType::f32 || c.channels > kMaxChannels ||
       c.multiply_adds() > kMaxConvolutionMultiplyAdds || !has_channels_last(result))
     return false;
-  if (what.has_other && !has_channels_last(graph_.values[step.values[step.inputs - 1]].type)) return false;
+  if (what.has_other && !has_channels_last(types_[step.values[step.inputs - 1]])) return false;
   for (size_t i = 0; i < call.weights(); ++i) {
     int64_t input = whole_input_of(step.values[1 + i]);
     if (input < 0 || graph_.values[step.values[1 + i]].alias_of != kNoValue) return false;
@@ -167,7 +166,7 @@ template <class F>
 std::shared_ptr<const Pack> FlatPlan::pack(const PackedInputs& what, InputBuffers inputs, c10::ArrayRef<int64_t> detail, F&& make) const {
   c10::SmallVector<Weight, 6> weights;
   for (size_t i : what.indices) {
-    const ir::TensorType& type = graph_.values[graph_.inputs[i].value].type;
+    const ir::FixedType& type = types_[graph_.inputs[i].value];
     weights.push_back(
         {inputs[i].owner, inputs[i].data, static_cast<size_t>((ir::extent_of(type) - type.offset) * ir::dtype_size(type.dtype))});
   }
@@ -176,7 +175,7 @@ std::shared_ptr<const Pack> FlatPlan::pack(const PackedInputs& what, InputBuffer
   auto make_packed = [&] {
     std::vector<at::Tensor> now;
     for (size_t i : what.indices) {
-      ir::TensorType type = graph_.values[graph_.inputs[i].value].type;
+      ir::FixedType type = types_[graph_.inputs[i].value];
       type.offset = 0;
       now.push_back(bridge::tensor_at(const_cast<void*>(inputs[i].data), type));
     }
@@ -203,7 +202,7 @@ void FlatPlan::run_as(const FlatProduct& product, const FlatStep& step, c10::Arr
   if (product.weight) {
     int64_t detail[] = {gemv.n, gemv.k};
     packed = pack(*product.weight, run.inputs, detail, [&](c10::ArrayRef<at::Tensor> weights) {
-      const ir::TensorType& type = graph_.values[step.values[1]].type;
+      const ir::FixedType& type = types_[step.values[1]];
       return Packed{.tensor = weights[0].as_strided(type.sizes, type.strides).clone(at::MemoryFormat::Contiguous)};
     });
   }
@@ -232,7 +231,7 @@ void FlatPlan::run_as(const FlatConvolution& convolution, const FlatStep& step, 
   auto at = [&](size_t i) { return static_cast<float*>(memory[i]); };
   const float* image = at(0);
   if (convolution.image_offset >= 0) {
-    const std::vector<int64_t>& strides = graph_.values[step.values[0]].type.strides;
+    const std::vector<int64_t>& strides = types_[step.values[0]].strides;
     auto* channels_last = reinterpret_cast<float*>(run.scratch + convolution.image_offset);
     image = channels_last;
     for (int64_t n = 0; n < c.images; ++n)
@@ -249,7 +248,7 @@ void FlatPlan::run_as(const FlatConvolution& convolution, const FlatStep& step, 
 void FlatPlan::check(const FlatStep& step, c10::ArrayRef<void*> memory, c10::ArrayRef<double> scalars) const {
   std::vector<at::Tensor> tensors;
   for (size_t i = 0; i < step.values.size(); ++i) {
-    ir::TensorType type = graph_.values[step.values[i]].type;
+    ir::FixedType type = types_[step.values[i]];
     type.offset = 0;  // The location includes the offset.
     tensors.push_back(bridge::tensor_at(memory[i], type));
   }
@@ -263,7 +262,7 @@ FlatPlan::ResultTensors FlatPlan::make_results(bool keeps) const {
   ResultTensors results;
   if (keeps) last_.resize(graph_.outputs.size());
   for (size_t i = 0; i < graph_.outputs.size(); ++i) {
-    const ir::TensorType& type = graph_.values[graph_.outputs[i]].type;
+    const ir::FixedType& type = types_[graph_.outputs[i]];
     bool can_reuse = keeps && last_[i].defined() && is_free(last_[i], type);
     results.push_back(can_reuse ? last_[i] : bridge::empty_of(type));
     if (keeps) last_[i] = results.back();

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ir/graph/graph.h"
+#include "runtime/frame.h"
 #include "runtime/fused_op.h"
 #include "runtime/gemv.h"
 #include "runtime/small_conv.h"
@@ -22,8 +23,9 @@ namespace tenon::runtime {
 class FlatPlan {
  public:
   // Returns null unless the graph consists of kernels, views, small products and small convolutions, and needs little scratch
-  // memory. Graph and fused ops must outlive the plan; `keys_off` is the same as in the interpreter.
-  static std::unique_ptr<const FlatPlan> make(const ir::Graph& graph, const std::vector<FusedOp>& fused_ops, c10::DispatchKeySet keys_off);
+  // memory. Layout and fused ops must outlive the plan; `keys_off` is the same as in the interpreter.
+  static std::unique_ptr<const FlatPlan> make(const FrameLayout& layout, const std::vector<FusedOp>& fused_ops,
+                                              c10::DispatchKeySet keys_off);
   ~FlatPlan();
 
   struct InputBuffer {
@@ -73,7 +75,8 @@ class FlatPlan {
     char* scratch;
   };
 
-  FlatPlan(const ir::Graph& graph, c10::DispatchKeySet keys_off) : graph_(graph), keys_off_(keys_off), locations_(graph.values.size()) {}
+  FlatPlan(const FrameLayout& layout, c10::DispatchKeySet keys_off)
+      : graph_(layout.graph), types_(layout.types), keys_off_(keys_off), locations_(graph_.values.size()) {}
   bool assign_locations();
   bool locate_view(const ir::Node& node);
   bool add(const ir::Node& node, const FusedOp& op);
@@ -89,6 +92,7 @@ class FlatPlan {
   void check(const FlatStep& step, c10::ArrayRef<void*> memory, c10::ArrayRef<double> scalars) const;
 
   const ir::Graph& graph_;
+  const std::vector<ir::FixedType>& types_;  // One per value.
   c10::DispatchKeySet keys_off_;
   std::vector<BufferOffset> locations_;  // One per value.
   std::vector<FlatStep> steps_;

@@ -9,11 +9,34 @@
 
 namespace tenon::runtime {
 
-FrameLayout::FrameLayout(const ir::Graph& of, ir::Arena plan, bool keeps)
-    : graph(of), arena(std::move(plan)), keeps_memory(keeps), is_output(of.values.size(), false) {
+std::vector<ir::FixedType> types_of(const ir::Graph& graph, const ir::SymbolValues& symbols) {
+  std::vector<ir::FixedType> types(graph.values.size());
+  std::vector<bool> is_known(graph.values.size(), false);
+  auto add = [&](ir::ValueId id) {
+    for (; id != ir::kNoValue && !is_known[id]; id = graph.values[id].alias_of) {
+      types[id] = graph.values[id].type.at(symbols);
+      is_known[id] = true;
+    }
+  };
+  for (const ir::Input& input : graph.inputs) add(input.value);
+  for (const ir::Node& node : graph.nodes) {
+    ir::for_each_operand(node, add);
+    ir::for_each_definition(node, add);
+  }
+  for (const ir::WriteBack& write : graph.write_backs) add(write.value);
+  for (ir::ValueId id : graph.outputs) add(id);
+  return types;
+}
+
+FrameLayout::FrameLayout(const ir::Graph& of, ir::SymbolValues values, ir::Arena plan, bool keeps)
+    : graph(of),
+      symbols(std::move(values)),
+      types(types_of(of, symbols)),
+      arena(std::move(plan)),
+      keeps_memory(keeps),
+      is_output(of.values.size(), false) {
   if (arena.locations.empty()) arena.locations.assign(graph.values.size(), {ir::Arena::kOwn, 0});
-  for (size_t id = 0; id < graph.values.size(); ++id)
-    arena.locations[id].begin += graph.values[id].type.offset * ir::dtype_size(graph.values[id].type.dtype);
+  for (size_t id = 0; id < graph.values.size(); ++id) arena.locations[id].begin += types[id].offset * ir::dtype_size(types[id].dtype);
   for (ir::ValueId id : graph.outputs)
     if (id != ir::kNoValue) is_output[id] = true;
 }
@@ -48,18 +71,17 @@ void* RunFrame::bind_arena(ir::ValueId id) {
 }
 
 bool RunFrame::put_view(ir::ValueId id) {
-  const ir::Value& value = graph_.values[id];
-  const ir::TensorType& of = graph_.values[value.alias_of].type;
-  const at::Tensor& base = tensors_[value.alias_of];
+  ir::ValueId base_id = graph_.values[id].alias_of;
+  const ir::FixedType &type = layout_.types[id], &of = layout_.types[base_id];
+  const at::Tensor& base = tensors_[base_id];
   if (base.defined() && (base.strides() != c10::IntArrayRef(of.strides) || base.sizes() != c10::IntArrayRef(of.sizes))) return false;
-  int64_t shift = value.type.offset - of.offset;
-  memory_[id] = static_cast<char*>(const_cast<void*>(data(value.alias_of))) + shift * ir::dtype_size(value.type.dtype);
+  memory_[id] = static_cast<char*>(const_cast<void*>(data(base_id))) + (type.offset - of.offset) * ir::dtype_size(type.dtype);
   return true;
 }
 
 // The tensor has the recorded storage offset, because as_strided uses absolute offsets.
 const at::Tensor& RunFrame::tensor_over_memory(ir::ValueId id) {
-  const ir::TensorType& type = graph_.values[id].type;
+  const ir::FixedType& type = layout_.types[id];
   ir::ValueId root = id;
   while (!tensors_[root].defined() && graph_.values[root].alias_of != ir::kNoValue) root = graph_.values[root].alias_of;
   c10::StorageImpl* owner = tensors_[root].defined() ? bridge::owner_of(tensors_[root]) : nullptr;
@@ -83,13 +105,13 @@ at::Tensor RunFrame::output(ir::ValueId id) {
 
 // A result of an earlier run is used again if nobody holds it any more.
 at::Tensor RunFrame::allocate(ir::ValueId id) {
-  const ir::TensorType& type = graph_.values[id].type;
+  const ir::FixedType& type = layout_.types[id];
   if (!layout_.keeps_memory || !layout_.is_output[id]) return bridge::empty_of(type);
   if (!cached_[id].defined() || !is_free(cached_[id], type)) cached_[id] = bridge::empty_of(type);
   return cached_[id];
 }
 
-bool is_free(const at::Tensor& tensor, const ir::TensorType& type) {
+bool is_free(const at::Tensor& tensor, const ir::FixedType& type) {
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   const c10::Storage& storage = impl->unsafe_storage();
   return tensor.use_count() == 1 && tensor.weak_use_count() == 1 && storage.use_count() == 1 && impl->autograd_meta() == nullptr &&

@@ -14,13 +14,18 @@
 
 namespace tenon::runtime {
 
-// What all runs of a graph have in common.
+// The types of a graph's values for these values of its symbols. Values that neither a node nor the program uses have no type.
+std::vector<ir::FixedType> types_of(const ir::Graph& graph, const ir::SymbolValues& symbols);
+
+// What all runs of a graph with the same sizes have in common.
 struct FrameLayout {
   // `keeps_memory`: the arena's block, and results that nobody holds any more, are reused in the next run.
-  FrameLayout(const ir::Graph& graph, ir::Arena arena, bool keeps_memory);
+  FrameLayout(const ir::Graph& graph, ir::SymbolValues symbols, ir::Arena arena, bool keeps_memory);
 
   const ir::Graph& graph;
-  ir::Arena arena;  // The locations are those of first elements.
+  ir::SymbolValues symbols;
+  std::vector<ir::FixedType> types;  // One per value.
+  ir::Arena arena;                   // The locations are those of first elements.
   bool keeps_memory;
   std::vector<bool> is_output;  // One per value.
 };
@@ -70,6 +75,6 @@ class RunFrame {
 };
 
 // Whether nobody else holds the tensor or its storage, and its properties are still those of the type.
-bool is_free(const at::Tensor& tensor, const ir::TensorType& type);
+bool is_free(const at::Tensor& tensor, const ir::FixedType& type);
 
 }  // namespace tenon::runtime

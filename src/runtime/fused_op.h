@@ -15,13 +15,14 @@ struct RewriteCall {
 };
 
 struct ProductCall {
-  std::shared_ptr<const ProductStep> product;
-  AtenOps by_aten;  // Computes the result if a GELU cannot be fused; empty without a GELU.
+  std::shared_ptr<const ProductStep> product;  // Shared by all sizes of the graph.
+  int64_t rows = 0;                            // Rows of the left operand.
+  AtenOps by_aten;                             // Computes the result if a GELU cannot be fused; empty without a GELU.
 };
 
 struct ConvolutionCall {
-  std::shared_ptr<const ConvolutionStep> convolution;
-  AtenOps by_aten;  // Computes the result if oneDNN cannot.
+  std::shared_ptr<const ConvolutionStep> convolution;  // Shared by all sizes of the graph.
+  AtenOps by_aten;                                     // Computes the result if oneDNN cannot.
 };
 
 struct FusedOp {
@@ -30,10 +31,7 @@ struct FusedOp {
   std::function<void(c10::ArrayRef<at::Tensor>, c10::ArrayRef<at::Tensor>, c10::ArrayRef<double>)> check;
 
   const KernelCall* kernel() const { return std::get_if<KernelCall>(&call); }
-  const ProductStep* product() const {
-    const auto* found = std::get_if<ProductCall>(&call);
-    return found ? found->product.get() : nullptr;
-  }
+  const ProductCall* product() const { return std::get_if<ProductCall>(&call); }
 };
 
 }  // namespace tenon::runtime

@@ -14,15 +14,15 @@ using ir::ValueId;
 namespace {
 
 // Libraries return a matrix; the graph may view it with more dimensions.
-void set_sizes(const at::Tensor& matrix, const ir::TensorType& type) {
+void set_sizes(const at::Tensor& matrix, const ir::FixedType& type) {
   if (matrix.dim() != static_cast<int64_t>(type.sizes.size())) matrix.unsafeGetTensorImpl()->set_sizes_contiguous(type.sizes);
 }
 
 }  // namespace
 
-FusedStep::FusedStep(const ir::Node& node, const FusedOp& op, const ir::Graph& graph, std::vector<bool> in_place,
+FusedStep::FusedStep(const ir::Node& node, const FusedOp& op, const FrameLayout& layout, std::vector<bool> in_place,
                      std::vector<ValueId> drops)
-    : op_(op), graph_(graph), writes_(node.writes), in_place_(std::move(in_place)), drops_(std::move(drops)) {
+    : op_(op), layout_(layout), writes_(node.writes), in_place_(std::move(in_place)), drops_(std::move(drops)) {
   for (size_t k = 1; k < node.args.size(); ++k) reads_.push_back(std::get<ValueId>(node.args[k]));
   for (const ir::Result& result : node.results) makes_.push_back(result.ids[0]);
 }
@@ -90,7 +90,7 @@ void FusedStep::run_as(const RewriteCall& rewrite, RunFrame& frame) const {
 void FusedStep::run_as(const ProductCall& call, RunFrame& frame) const {
   auto input = [&](size_t k) { return k < reads_.size() ? frame.tensor(reads_[k]) : at::Tensor(); };
   at::Tensor left = input(0), right = input(1), bias = input(2), buffer;
-  if (!call.product->allocates_result()) buffer = frame.output(makes_[0]);
+  if (!call.product->allocates_result(call.rows)) buffer = frame.output(makes_[0]);
   at::Tensor out = call.product->run({left, right, bias}, std::move(buffer));
   if (out.defined()) set_sizes(out, result_type());
   else out = call.by_aten({left, right, bias}, frame.scalars)[0];
@@ -112,7 +112,7 @@ void FusedStep::run_as(const ConvolutionCall& call, RunFrame& frame) const {
 }
 
 ValueId FusedStep::joinable_operand() const {
-  bool is_small = op_.product() && !op_.check && graph_.values[reads_[0]].type.sizes[0] <= ir::kMaxGemvRows;
+  bool is_small = op_.product() && !op_.check && layout_.types[reads_[0]].sizes[0] <= ir::kMaxGemvRows;
   return is_small ? reads_[0] : kNoValue;
 }
 
@@ -126,7 +126,7 @@ bool FusedStep::run_joined(c10::ArrayRef<const FusedStep*> steps, RunFrame& fram
   c10::SmallVector<ProductOperands, 4> operands;
   for (size_t i = 0; i < steps.size(); ++i) {
     operands.push_back({left, rights[i], biases[i]});
-    if (!steps[i]->op_.product()->can_join(operands.back())) return false;
+    if (!steps[i]->op_.product()->product->can_join(operands.back())) return false;
   }
   for (const FusedStep* step : steps) outs.push_back(frame.output(step->makes_[0]));
   ProductStep::run_joined(operands, outs);

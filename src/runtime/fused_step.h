@@ -11,8 +11,8 @@ namespace tenon::runtime {
 
 class FusedStep {
  public:
-  // `in_place` and `drops` are those of the node; `op` must outlive the step.
-  FusedStep(const ir::Node& node, const FusedOp& op, const ir::Graph& graph, std::vector<bool> in_place, std::vector<ir::ValueId> drops);
+  // `in_place` and `drops` are those of the node; `op` and `layout` must outlive the step.
+  FusedStep(const ir::Node& node, const FusedOp& op, const FrameLayout& layout, std::vector<bool> in_place, std::vector<ir::ValueId> drops);
 
   void run(RunFrame& frame) const;
   const FusedOp& op() const { return op_; }
@@ -31,10 +31,10 @@ class FusedStep {
   const at::Tensor& put_output(ir::ValueId id, RunFrame& frame) const;
   void put_results(c10::ArrayRef<at::Tensor> outputs, RunFrame& frame) const;
   std::vector<at::Tensor> inputs(RunFrame& frame) const;
-  const ir::TensorType& result_type() const { return graph_.values[makes_[0]].type; }
+  const ir::FixedType& result_type() const { return layout_.types[makes_[0]]; }
 
   const FusedOp& op_;
-  const ir::Graph& graph_;
+  const FrameLayout& layout_;
   std::vector<ir::ValueId> reads_, makes_;  // Operands and results.
   std::vector<ir::Node::Write> writes_;
   std::vector<bool> in_place_;

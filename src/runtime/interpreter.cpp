@@ -17,11 +17,16 @@ namespace tenon::runtime {
 using ir::kNoValue;
 using ir::ValueId;
 
-Interpreter::Interpreter(ir::Graph graph, ir::Reuse reuse, const std::vector<c10::IValue>& resources, c10::DispatchKeySet keys_off,
-                         std::vector<FusedOp> fused_ops, ir::Arena arena, bool keeps_memory)
-    : graph_(std::move(graph)), layout_(graph_, std::move(arena), keeps_memory), keys_off_(keys_off), fused_ops_(std::move(fused_ops)) {
+Interpreter::Interpreter(std::shared_ptr<const ir::Graph> graph, ir::SymbolValues symbols, ir::Reuse reuse,
+                         const std::vector<c10::IValue>& resources, c10::DispatchKeySet keys_off, std::vector<FusedOp> fused_ops,
+                         ir::Arena arena, bool keeps_memory)
+    : owner_(std::move(graph)),
+      graph_(*owner_),
+      layout_(graph_, std::move(symbols), std::move(arena), keeps_memory),
+      keys_off_(keys_off),
+      fused_ops_(std::move(fused_ops)) {
   build(std::move(reuse), resources);
-  flat_ = FlatPlan::make(graph_, fused_ops_, keys_off_);
+  flat_ = FlatPlan::make(layout_, fused_ops_, keys_off_);
 }
 
 Interpreter::~Interpreter() { delete spare_frame_.load(); }
@@ -45,7 +50,7 @@ std::vector<bool> Interpreter::find_views() const {
   for (const ir::Node& node : graph_.nodes) {
     bool is_view = ir::is_view(graph_, node);
     ir::for_each_definition(node, [&](ValueId id) {
-      const ir::TensorType& type = graph_.values[id].type;
+      const ir::FixedType& type = layout_.types[id];
       bool has_elements = std::count(type.sizes.begin(), type.sizes.end(), 0) == 0;
       is_view = is_view && !is_seen[id] && has_elements && !ir::is_complex(type.dtype) &&
                 type.dtype == graph_.values[graph_.values[id].alias_of].type.dtype;
@@ -96,7 +101,7 @@ Interpreter::NodeStep Interpreter::make_step(size_t i, ir::Reuse& reuse, bool is
   const ir::Node& node = graph_.nodes[i];
   std::vector<bool>& in_place = reuse.in_place[i];
   auto by_aten = [&](bool may_move) { return AtenStep(node, layout_, resources, std::move(in_place), drops, may_move); };
-  if (ir::is_fused(node)) return {FusedStep(node, fused_ops_[ir::group_of(node)], graph_, std::move(in_place), std::move(drops))};
+  if (ir::is_fused(node)) return {FusedStep(node, fused_ops_[ir::group_of(node)], layout_, std::move(in_place), std::move(drops))};
   if (reuse.no_op[i]) return {NoOpStep{ir::operand(node, 0), node.results[0].ids[0], std::move(drops)}};
   if (is_view) {
     std::vector<ValueId> results;
@@ -104,10 +109,10 @@ Interpreter::NodeStep Interpreter::make_step(size_t i, ir::Reuse& reuse, bool is
     return {ViewStep{std::move(results), drops, by_aten(/*may_move=*/false)}};
   }
   bool is_scatter = node.op == "aten::as_strided_scatter";
-  if (const auto* offset = is_scatter ? std::get_if<int64_t>(&std::get<ir::Attribute>(node.args[4])) : nullptr) {
-    auto integers = [&](size_t k) { return std::get<std::vector<int64_t>>(std::get<ir::Attribute>(node.args[k])); };
-    return {ScatterStep{ir::operand(node, 0), ir::operand(node, 1), node.results[0].ids[0], integers(2), integers(3), *offset, drops,
-                        by_aten(/*may_move=*/true)}};
+  if (const auto* offset = is_scatter ? ir::constant<ir::Size>(node, 4) : nullptr) {
+    auto integers = [&](size_t k) { return std::get<ir::SizeList>(std::get<ir::Attribute>(node.args[k])).values(symbols()); };
+    return {ScatterStep{ir::operand(node, 0), ir::operand(node, 1), node.results[0].ids[0], integers(2), integers(3),
+                        offset->value(symbols()), drops, by_aten(/*may_move=*/true)}};
   }
   return {by_aten(/*may_move=*/true)};
 }

@@ -1,4 +1,5 @@
-// Runs a graph node by node, with native kernels for fused nodes and libtorch's kernels for the others.
+// Runs a graph node by node, with native kernels for fused nodes and libtorch's kernels for the others. An interpreter is made for one
+// set of values of the graph's symbols; interpreters of other sizes share the graph.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,12 +21,12 @@ namespace tenon::runtime {
 
 class Interpreter {
  public:
-  // `resources` are the values of the graph's resource(n); `keys_off` the dispatch keys to exclude in `kernels` mode; `fused_ops` what
-  // its `tenon::fused` nodes run, by group index; `arena` the offsets of values, empty if each value has its own storage. An
-  // interpreter with fused ops or an arena runs in `kernels` mode only. `keeps_memory`: the arena's block, and results that nobody
-  // holds any more, are reused in the next run.
-  Interpreter(ir::Graph graph, ir::Reuse reuse, const std::vector<c10::IValue>& resources, c10::DispatchKeySet keys_off,
-              std::vector<FusedOp> fused_ops = {}, ir::Arena arena = {}, bool keeps_memory = false);
+  // `symbols` are the values of the graph's symbols; `resources` those of its resource(n); `keys_off` the dispatch keys to exclude in
+  // `kernels` mode; `fused_ops` what its `tenon::fused` nodes run, by group index; `arena` the offsets of values, empty if each value
+  // has its own storage. An interpreter with fused ops or an arena runs in `kernels` mode only. `keeps_memory`: the arena's block, and
+  // results that nobody holds any more, are reused in the next run.
+  Interpreter(std::shared_ptr<const ir::Graph> graph, ir::SymbolValues symbols, ir::Reuse reuse, const std::vector<c10::IValue>& resources,
+              c10::DispatchKeySet keys_off, std::vector<FusedOp> fused_ops = {}, ir::Arena arena = {}, bool keeps_memory = false);
   ~Interpreter();
 
   // Takes one tensor per input and returns one per output. Inputs that are written back are overwritten. `scalars` has one element
@@ -36,6 +37,8 @@ class Interpreter {
   c10::SmallVector<at::Tensor, 4> run_kernels(c10::ArrayRef<const at::Tensor*> inputs) const;
 
   const ir::Graph& graph() const { return graph_; }
+  const ir::SymbolValues& symbols() const { return layout_.symbols; }
+  const ir::FixedType& type(ir::ValueId id) const { return layout_.types[id]; }
   int64_t arena_bytes() const { return layout_.arena.bytes; }
   const std::vector<FusedOp>& fused_ops() const { return fused_ops_; }
   const FusedOp* fused_op(size_t node) const;           // Null for an op that runs in ATen.
@@ -81,7 +84,8 @@ class Interpreter {
   void run_steps(RunFrame& frame, RunMode mode, std::vector<double>* seconds) const;
   void write_back(RunFrame& frame) const;
 
-  ir::Graph graph_;
+  std::shared_ptr<const ir::Graph> owner_;  // Keeps the graph alive.
+  const ir::Graph& graph_;
   FrameLayout layout_;
   c10::DispatchKeySet keys_off_;
   std::vector<FusedOp> fused_ops_;

@@ -7,6 +7,7 @@
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
@@ -196,8 +197,8 @@ std::string wanted_form() {
 // Smaller weights (64 KiB of f32) are not packed: the overhead of a library's packed call is larger than the gain. Not measured.
 constexpr int64_t kMinElementsToPack = 1 << 14;
 
-// The fastest form by sizes, type, presence of a bias, and number of threads.
-using ChoiceKey = std::tuple<int, int, int, at::ScalarType, bool, int>;
+// The fastest form by sizes, type, presence of a bias, and number of threads. Rows are rounded up to a power of two.
+using ChoiceKey = std::tuple<unsigned, int, int, at::ScalarType, bool, int>;
 struct FormChoices {
   std::mutex mutex;
   std::map<ChoiceKey, Form> known;
@@ -215,7 +216,7 @@ Form ProductStep::choose(const ProductOperands& p) const {
   std::vector<Form> forms = packed_forms(p.left.scalar_type(), k, /*all=*/false);
   if (forms.empty() || (p.right.numel() < kMinElementsToPack && wanted_form().empty())) return Form::plain;
   if (!wanted_form().empty()) return wanted_form() == "tiles" ? forms.back() : forms.front();
-  ChoiceKey key{m, n, k, p.left.scalar_type(), p.bias.defined(), at::get_num_threads()};
+  ChoiceKey key{std::bit_ceil(static_cast<unsigned>(m)), n, k, p.left.scalar_type(), p.bias.defined(), at::get_num_threads()};
   FormChoices& all = choices();
   std::lock_guard lock(all.mutex);
   auto known = all.known.find(key);
@@ -239,27 +240,26 @@ Form ProductStep::choose(const ProductOperands& p) const {
   trials[0].seconds *= kPlainTimeFactor;
   auto best = std::min_element(trials.begin(), trials.end(), [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
   for (const FormTrial& c : trials)
-    if (c.pack && c.form != best->form) drop_pack(c.pack);
+    if (c.pack && c.form != best->form && !is_used(c.form)) drop_pack(c.pack);
   all.known.emplace(key, best->form);
   return best->form;
 }
 
-std::vector<Form> ProductStep::forms(at::ScalarType type, int64_t k) const {
+std::vector<Form> ProductStep::forms(at::ScalarType type, int64_t rows, int64_t k) const {
   if (!gelu_.empty()) return {Form::onednn};
   std::vector<Form> out = {Form::plain};
-  if (form_ == Form::streamed) out.push_back(Form::streamed);
+  if (form(rows) == Form::streamed) out.push_back(Form::streamed);
   for (Form form : packed_forms(type, k, /*all=*/true)) out.push_back(form);
   return out;
 }
 
-void ProductStep::use(Form form) const {
-  form_ = form;
-  is_chosen_.store(true, std::memory_order_release);
+bool ProductStep::is_used(Form form) const {
+  return std::any_of(choices_.begin(), choices_.end(), [&](const Choice& choice) { return choice == static_cast<uint8_t>(form); });
 }
 
-void ProductStep::drop_packs_of_others() const {
+void ProductStep::drop_unused_packs() const {
   for (size_t i = 0; i < kForms; ++i)
-    if (static_cast<Form>(i) != form_) packs_[i].drop();
+    if (!is_used(static_cast<Form>(i))) packs_[i].drop();
 }
 
 std::shared_ptr<const Pack> ProductStep::pack(const ProductOperands& p, Form form) const {
@@ -270,24 +270,23 @@ at::Tensor ProductStep::run(const ProductOperands& p, at::Tensor out) const {
   if (!gelu_.empty()) {
     if (!has_onednn()) return {};
     auto pack = this->pack(p, Form::onednn);
-    form_ = pack ? Form::onednn : Form::plain;
+    use(p.left.size(0), pack ? Form::onednn : Form::plain);
     return pack ? run_onednn(p, *pack, gelu_) : at::Tensor();
   }
-  if (!is_chosen_.load(std::memory_order_acquire)) use(choose(p));
-  Form form = form_.load(std::memory_order_acquire);
+  Choice& chosen = choice(p.left.size(0));
+  if (chosen.load(std::memory_order_acquire) == kNoChoice) chosen.store(static_cast<uint8_t>(choose(p)), std::memory_order_release);
+  auto form = static_cast<Form>(chosen.load(std::memory_order_acquire));
   if (form == Form::plain || form == Form::streamed) return run_form(p, form, nullptr, std::move(out));
   return run_form(p, form, pack(p, form).get(), std::move(out));
 }
 
-bool ProductStep::can_join(const ProductOperands& p) const {
-  return is_chosen_.load(std::memory_order_acquire) && form_ == Form::streamed && can_stream(p);
-}
+bool ProductStep::can_join(const ProductOperands& p) const { return form(p.left.size(0)) == Form::streamed && can_stream(p); }
 
 void ProductStep::run_joined(c10::ArrayRef<ProductOperands> operands, c10::ArrayRef<at::Tensor> outs) { run_streamed(operands, outs); }
 
-std::string ProductStep::describe() const {
-  if (!gelu_.empty()) return std::string("with GELU, weight ") + form_name(form_);
-  return is_chosen_ ? std::string("weight ") + form_name(form_) : "not run yet";
+std::string ProductStep::describe(int64_t rows) const {
+  if (!gelu_.empty()) return std::string("with GELU, weight ") + form_name(form(rows));
+  return choice(rows) == kNoChoice ? "not run yet" : std::string("weight ") + form_name(form(rows));
 }
 
 }  // namespace tenon::runtime

@@ -1,4 +1,5 @@
-// A matrix product of a graph, computed with the form of its weight that was fastest in a short trial.
+// A matrix product of a graph, computed with the form of its weight that was fastest in a short trial. One object serves all sizes of
+// the graph: packs do not depend on the number of rows, and the form is chosen once per power of two of it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -6,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -25,10 +27,12 @@ struct ProductOperands {
 class ProductStep {
  public:
   // `gelu` is the approximation of a fused GELU; empty if there is none.
-  explicit ProductStep(std::string gelu = "") : gelu_(std::move(gelu)) {}
+  explicit ProductStep(std::string gelu = "") : gelu_(std::move(gelu)) {
+    for (Choice& choice : choices_) choice.store(kNoChoice, std::memory_order_relaxed);
+  }
 
   // Whether the library allocates the result, so that `run` ignores `out`.
-  bool allocates_result() const { return form_ == Form::onednn || !gelu_.empty(); }
+  bool allocates_result(int64_t rows) const { return !gelu_.empty() || form(rows) == Form::onednn; }
   // Returns `out`, a contiguous tensor of m × n elements, if it is defined and the form can write to it; otherwise a new matrix.
   // Returns an undefined tensor if a GELU cannot be fused.
   at::Tensor run(const ProductOperands& operands, at::Tensor out) const;
@@ -36,23 +40,35 @@ class ProductStep {
   bool can_join(const ProductOperands& operands) const;
   // Runs that loop.
   static void run_joined(c10::ArrayRef<ProductOperands> operands, c10::ArrayRef<at::Tensor> outs);
-  // The forms that are possible for operands of this type with `k` columns on the left.
-  std::vector<Form> forms(at::ScalarType type, int64_t k) const;
-  Form form() const { return form_; }
-  // Selects the form of later runs.
-  void use(Form form) const;
-  void drop_packs_of_others() const;
-  // Text for explain.
-  std::string describe() const;
+  // The forms that are possible for operands of this type, with `rows` rows and `k` columns on the left.
+  std::vector<Form> forms(at::ScalarType type, int64_t rows, int64_t k) const;
+  // The form of runs with this number of rows; `plain` before the first one.
+  Form form(int64_t rows) const {
+    uint8_t chosen = choice(rows).load(std::memory_order_acquire);
+    return chosen == kNoChoice ? Form::plain : static_cast<Form>(chosen);
+  }
+  // Selects the form of later runs with this number of rows.
+  void use(int64_t rows, Form form) const { choice(rows).store(static_cast<uint8_t>(form), std::memory_order_release); }
+  // Drops packs of forms that no number of rows uses.
+  void drop_unused_packs() const;
+  // Text for explain about runs with this number of rows.
+  std::string describe(int64_t rows) const;
 
  private:
+  using Choice = std::atomic<uint8_t>;  // A Form, or kNoChoice.
+  static constexpr uint8_t kNoChoice = kForms;
+  static constexpr size_t kChoices = 64;
+
+  Choice& choice(int64_t rows) const {
+    return choices_[rows > 1 ? static_cast<size_t>(std::bit_width(static_cast<uint64_t>(rows - 1))) : 0];
+  }
   std::shared_ptr<const Pack> pack(const ProductOperands& operands, Form form) const;
   Form choose(const ProductOperands& operands) const;
+  bool is_used(Form form) const;  // Returns whether runs with some number of rows use the form.
 
   std::string gelu_;
-  mutable std::atomic<Form> form_{Form::plain};
-  mutable std::atomic<bool> is_chosen_{false};
-  mutable std::array<PackUse, kForms> packs_;  // One per form.
+  mutable std::array<Choice, kChoices> choices_;  // Indexed by the logarithm of std::bit_ceil(rows).
+  mutable std::array<PackUse, kForms> packs_;     // One per form.
 };
 
 }  // namespace tenon::runtime

@@ -28,14 +28,14 @@ struct TuningSet {
   size_t alternatives() const { return seconds.size(); }
   void select(size_t alternative) const {
     for (const FusedOp* op : ops) {
-      if (op->product()) op->product()->use(forms[alternative]);
+      if (const ProductCall* call = op->product()) call->product->use(call->rows, forms[alternative]);
       else op->kernel()->code->store(alternative);
     }
   }
   void apply_best() const {
     select(best);
     for (const FusedOp* op : ops)
-      if (op->product()) op->product()->drop_packs_of_others();
+      if (op->product()) op->product()->product->drop_unused_packs();
   }
 };
 
@@ -45,20 +45,20 @@ double median(std::vector<double> all) {
   return *middle;
 }
 
-std::string key_of(const ir::Graph& graph, const ir::Node& node, const FusedOp& op) {
+std::string key_of(const Interpreter& interpreter, const ir::Node& node, const FusedOp& op) {
   if (const KernelCall* kernel = op.kernel()) {
     std::string key = std::to_string(reinterpret_cast<uintptr_t>(kernel->codes[0].function));
     for (int64_t size : kernel->sizes) key += "," + std::to_string(size);
     return key;
   }
   std::string key = "product";
-  for (size_t k = 1; k < node.args.size(); ++k) key += "," + ir::print(graph.values[std::get<ir::ValueId>(node.args[k])].type);
+  for (size_t k = 1; k < node.args.size(); ++k) key += "," + ir::print(interpreter.type(std::get<ir::ValueId>(node.args[k])));
   return key;
 }
 
-std::vector<Form> forms_of(const ir::Graph& graph, const ir::Node& node, const ProductStep& product) {
-  const ir::TensorType& left = graph.values[std::get<ir::ValueId>(node.args[1])].type;
-  return product.forms(bridge::from_dtype(left.dtype), left.sizes[1]);
+std::vector<Form> forms_of(const Interpreter& interpreter, const ir::Node& node, const ProductCall& call) {
+  const ir::FixedType& left = interpreter.type(std::get<ir::ValueId>(node.args[1]));
+  return call.product->forms(bridge::from_dtype(left.dtype), call.rows, left.sizes[1]);
 }
 
 class Tuner {
@@ -92,16 +92,19 @@ class Tuner {
     time_run();  // This run does the short trials of products, which must not be timed later.
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
       const FusedOp* op = interpreter_.fused_op(i);
-      const ProductStep* product = op ? op->product() : nullptr;
+      const ProductCall* product = op ? op->product() : nullptr;
       if (!op || (!product && !op->kernel())) continue;
-      std::vector<Form> forms = product ? forms_of(graph, graph.nodes[i], *product) : std::vector<Form>();
+      std::vector<Form> forms = product ? forms_of(interpreter_, graph.nodes[i], *product) : std::vector<Form>();
       size_t alternatives = product ? forms.size() : op->kernel()->codes.size();
       if (alternatives < 2) continue;
-      TuningSet& set = sets_[key_of(graph, graph.nodes[i], *op)];
+      TuningSet& set = sets_[key_of(interpreter_, graph.nodes[i], *op)];
       if (set.ops.empty()) {
         set.forms = forms;
         set.seconds.resize(alternatives);
-        if (product) set.initial = static_cast<size_t>(std::find(forms.begin(), forms.end(), product->form()) - forms.begin());
+        if (product) {
+          Form form = product->product->form(product->rows);
+          set.initial = static_cast<size_t>(std::find(forms.begin(), forms.end(), form) - forms.begin());
+        }
       }
       set.ops.push_back(op);
       set.nodes.push_back(i);

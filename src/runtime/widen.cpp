@@ -15,8 +15,8 @@ ir::DType wider(ir::DType dtype) {
 void widen_attribute(ir::Attribute& attribute, bool is_type) {
   if (auto* scalar = std::get_if<ir::ScalarTensor>(&attribute)) {
     if (scalar->plain) scalar->dtype = wider(scalar->dtype);
-  } else if (auto* type = std::get_if<int64_t>(&attribute); type && is_type) {
-    if (c10::isFloatingType(static_cast<at::ScalarType>(*type))) *type = static_cast<int64_t>(at::kDouble);
+  } else if (auto* type = std::get_if<ir::Size>(&attribute); type && is_type) {
+    if (c10::isFloatingType(static_cast<at::ScalarType>(type->number()))) *type = static_cast<int64_t>(at::kDouble);
   }
 }
 
@@ -67,10 +67,10 @@ ir::Graph widen(ir::Graph graph) {
   return graph;
 }
 
-std::vector<at::Tensor> widen(const ir::Graph& wide, const std::vector<at::Tensor>& inputs) {
+std::vector<at::Tensor> widen(const ir::Graph& wide, const ir::SymbolValues& symbols, const std::vector<at::Tensor>& inputs) {
   std::vector<at::Tensor> out;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    out.push_back(bridge::empty_of(wide.values[wide.inputs[i].value].type));
+    out.push_back(bridge::empty_of(wide.values[wide.inputs[i].value].type.at(symbols)));
     bridge::copy_elements(inputs[i], out.back());
   }
   return out;
@@ -118,10 +118,10 @@ ir::Graph add_noise(ir::Graph wide, const ir::Graph& narrow, std::vector<double>
   return wide;
 }
 
-std::vector<at::Tensor> with_noise(const ir::Graph& noisy, const std::vector<double>& units, std::vector<at::Tensor> inputs, size_t run,
-                                   at::Generator& generator) {
+std::vector<at::Tensor> with_noise(const ir::Graph& noisy, const ir::SymbolValues& symbols, const std::vector<double>& units,
+                                   std::vector<at::Tensor> inputs, size_t run, at::Generator& generator) {
   for (size_t i = 0; i < units.size(); ++i) {
-    at::Tensor noise = at::empty(noisy.values[noisy.inputs[inputs.size()].value].type.sizes, at::kDouble);
+    at::Tensor noise = at::empty(noisy.values[noisy.inputs[inputs.size()].value].type.sizes.values(symbols), at::kDouble);
     bool is_left_out = run % 2 == 1 && (run / 2 >> i % 4) % 2 == 1;
     inputs.push_back(is_left_out ? noise.fill_(1) : noise.normal_(1, units[i], generator));
   }

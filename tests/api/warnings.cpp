@@ -148,7 +148,8 @@ TEST(Warnings, TheRecompileLimitIsToldOnceChecked) {
 }
 
 TEST(Warnings, TheRecompileLimitIsToldOncePure) {
-  auto fast = tenon::compile([](Tensor x) { return x * 2; }, {.trust = Trust::pure, .name = "grows", .recompile_limit = 3});
+  auto fast =
+      tenon::compile([](Tensor x) { return x * 2; }, {.trust = Trust::pure, .name = "grows", .recompile_limit = 3, .dynamic = Dynamic::no});
   std::string said = stderr_of([&] {
     for (int size = 1; size < 9; ++size) fast(torch::ones({size}));
   });

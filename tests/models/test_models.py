@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import random
 import subprocess
 
 import pytest
@@ -141,6 +142,45 @@ def test_nothing_is_compiled_again(saved, tmp_path, name):
         assert after[part]["plain"] == 0
         assert after[part]["recorded"] == before[part]["recorded"], (part, before[part], after[part])
         assert after[part]["graphs"] == before[part]["graphs"], (part, before[part], after[part])
+
+
+@pytest.mark.parametrize("trains", ["infer", "train"])
+@pytest.mark.parametrize("name", ["llama", "bert_masked", "vit"])
+def test_sizes(saved, name, trains):
+    """200 random batch sizes and lengths, 1 included; images have one size."""
+    directory, _ = saved(name)
+    counts = json.loads(tool("sizes", directory, 200, trains))
+    assert counts["recorded"] <= 5 and counts["plain"] == 0, counts
+    assert counts["worst"] < 1e-4, counts
+
+
+def test_batch_sizes(saved, tmp_path):
+    """Batch sizes in random order, and texts that outgrow the cache: nothing is recorded after the first calls."""
+    directory, model = saved("llama")
+    draw = random.Random(5)
+    sizes = [1, 1, 3, 3, 5, 7, 9] + [draw.randint(1, 64) for _ in range(20)]
+    calls = [{"prompts": [[3 + (i * 7 + k) % 50 for k in range(1 + (i + n) % 9)] for i in range(n)], "max_new_tokens": 6, "stop": []} for n in sizes]
+    results = generate(directory, tmp_path, calls)
+    for part in ("prefill", "decode"):
+        assert results[-1][part]["recorded"] == results[6][part]["recorded"], [r[part] for r in results]
+        assert results[-1][part]["plain"] == 0
+    for call, result in zip(calls, results):
+        assert result["rows"] == their_tokens(model, call["prompts"], max_new_tokens=6, do_sample=False)
+
+
+@pytest.mark.parametrize("options", [dict(), dict(sample=True, temperature=0.9)])
+def test_texts_that_end_leave_the_batch(saved, tmp_path, options):
+    """The other texts, and with sampling their random numbers, stay what they are when no text ends."""
+    directory, _ = saved("llama")
+    prompts = [[5 + i, 9, 3 + i] for i in range(12)]
+    call = {"prompts": prompts, "max_new_tokens": 40, "seed": 3, **options}
+    whole = generate(directory, tmp_path, [{**call, "stop": []}])[0]["rows"]
+    stop = sorted({row[n] for n, row in zip((2, 5, 9, 14, 20), whole)})
+    ended = generate(directory, tmp_path, [{**call, "stop": stop}])[0]["rows"]
+    for row, other in zip(whole, ended):
+        end = next((i + 1 for i, token in enumerate(row) if token in stop), len(row))
+        assert other == row[:end]
+    assert min(map(len, ended)) < 20 < max(map(len, ended))
 
 
 @pytest.mark.parametrize("options", [dict(sample=True, temperature=0.7), dict(sample=True, top_k=7), dict(sample=True, top_p=0.8),

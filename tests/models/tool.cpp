@@ -2,8 +2,12 @@
 //   logits DIR IN OUT eager|native [TYPE]   reads the tensors input, mask and types from IN; writes logits to OUT
 //   generate DIR IN OUT                     reads JSON {"calls": [{"prompts": …, options …}, …]}; writes tokens and counts
 //   copy DIR OUT SHARD_BYTES                saves the model again
+//   sizes DIR COUNT infer|train             compares calls of COUNT random sizes with eager; prints counts and the largest difference
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/randn_like.h>
 #include <tenon/generate.h>
 #include <tenon/inspect.h>
 
@@ -11,6 +15,7 @@
 #include <exception>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "formats/directory.h"
 #include "formats/safetensors.h"
@@ -88,6 +93,52 @@ void generate(const std::string& directory, const std::string& in, const std::st
   std::ofstream(out) << answers.dump();
 }
 
+// Token ids [batch, length] for a language model, images for a vision model, whose image size is fixed.
+at::Tensor random_input(const json& config, std::mt19937_64& random) {
+  auto between = [&](int64_t low, int64_t high) { return low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1)); };
+  int64_t batch = between(1, 8);
+  if (config.contains("image_size"))
+    return at::randn(
+        {batch, config.value("num_channels", int64_t{3}), config["image_size"].get<int64_t>(), config["image_size"].get<int64_t>()});
+  return at::randint(0, config.at("vocab_size").get<int64_t>(), {batch, between(1, 48)}, at::kLong);
+}
+
+void sizes(const std::string& directory, int64_t count, bool trains) {
+  auto model = load_model(directory);
+  json config = json::parse(model->config());
+  at::AutoGradMode mode(trains);
+  std::vector<at::Tensor> parameters = model->parameters();
+  if (trains)
+    for (at::Tensor& parameter : parameters) parameter.requires_grad_();
+  auto compiled = compile(model);
+  std::mt19937_64 random(3);
+  at::manual_seed(3);
+  double worst = 0;
+  auto compare = [&](const at::Tensor& got, const at::Tensor& expected) {
+    double scale = std::max(1e-6, expected.abs().max().item<double>());
+    worst = std::max(worst, (got - expected).abs().max().item<double>() / scale);
+  };
+  for (int64_t i = 0; i < count; ++i) {
+    at::Tensor input = random_input(config, random), expected = model->forward(input, at::Tensor(), at::Tensor()),
+               got = compiled(input, at::Tensor(), at::Tensor());
+    compare(got, expected);
+    if (!trains) continue;
+    at::Tensor tangent = at::randn_like(expected);
+    std::vector<at::Tensor> gradients;
+    for (const at::Tensor& result : {expected, got}) {
+      for (at::Tensor& parameter : parameters) parameter.mutable_grad().reset();
+      result.backward(tangent);
+      gradients.push_back(parameters.back().grad().clone());
+    }
+    compare(gradients[1], gradients[0]);
+  }
+  Explanation why = explain(compiled);
+  json out = counts_of(why);
+  out["worst"] = worst;
+  std::printf("%s\n", out.dump().c_str());
+  if (std::getenv("TENON_TOOL_EXPLAIN")) std::fprintf(stderr, "%s\n", why.text().c_str());
+}
+
 std::optional<at::ScalarType> type_of(const std::string& name) {
   if (name == "bf16") return at::kBFloat16;
   if (name == "f16") return at::kHalf;
@@ -103,7 +154,8 @@ int main(int count, char** arguments) {
     if (a.size() >= 5 && a[0] == "logits") logits(a[1], a[2], a[3], a[4] == "native", type_of(a.size() > 5 ? a[5] : ""));
     else if (a.size() == 4 && a[0] == "generate") generate(a[1], a[2], a[3]);
     else if (a.size() == 4 && a[0] == "copy") save_model(*load_model(a[1]), a[2], std::stoll(a[3]));
-    else return std::fprintf(stderr, "models_tool logits | generate | copy\n"), 2;
+    else if (a.size() == 4 && a[0] == "sizes") sizes(a[1], std::stoll(a[2]), a[3] == "train");
+    else return std::fprintf(stderr, "models_tool logits | generate | copy | sizes\n"), 2;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -142,7 +142,7 @@ c10::IValue Sampler::argument(size_t index) {
   const c10::Argument& parameter = schema_.arguments()[index];
   const std::string& name = parameter.name();
   c10::TypePtr type = parameter.real_type();
-  for (const ops::OpEntry::Condition& condition : entry_.conditions)
+  for (const ops::OpEntry::ArgumentCondition& condition : entry_.conditions)
     if (condition.argument == static_cast<int>(index))
       return condition.text == "in order" ? tensor(sizes_, dtype_).contiguous() : from_text(condition.text, *type);
   if (entry_.has_positions || !entry_.strided_arguments.empty())

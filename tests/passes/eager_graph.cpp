@@ -24,7 +24,8 @@ bool overwrites_first(const std::string& op) {
 }
 
 std::vector<at::Tensor> run(const ir::Graph& graph, ir::Reuse reuse, const std::vector<at::Tensor>& inputs) {
-  return runtime::Interpreter(graph, std::move(reuse), {}, capture::keys_above_backends()).run(inputs, runtime::RunMode::kernels);
+  return runtime::Interpreter(std::make_shared<const ir::Graph>(graph), graph.symbols, std::move(reuse), {}, capture::keys_above_backends())
+      .run(inputs, runtime::RunMode::kernels);
 }
 
 std::string unlike(const at::Tensor& expected, const at::Tensor& got) {
@@ -43,7 +44,7 @@ std::string unlike(const at::Tensor& expected, const at::Tensor& got) {
 
 }  // namespace
 
-ir::TensorType type_of(const at::Tensor& t) {
+ir::FixedType type_of(const at::Tensor& t) {
   return {bridge::to_dtype(t.scalar_type()), t.sizes().vec(), t.strides().vec(), t.storage_offset()};
 }
 

@@ -12,7 +12,7 @@
 
 namespace tenon::test {
 
-ir::TensorType type_of(const at::Tensor& tensor);
+ir::FixedType type_of(const at::Tensor& tensor);
 
 class EagerGraph {
  public:

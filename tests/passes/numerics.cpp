@@ -73,11 +73,11 @@ TEST(Numerics, NeutralOnes) {
   auto wrapped = [](auto value) {
     return Argument(Attribute(ir::ScalarTensor{std::is_same_v<decltype(value), double> ? DType::f64 : DType::i64, value}));
   };
-  std::vector<Case> cases = {{"aten::mul.Tensor", wrapped(int64_t{1}), true},  {"aten::mul.Tensor", wrapped(1.0), true},
-                             {"aten::div.Tensor", wrapped(1.0), true},         {"aten::sub.Tensor", wrapped(0.0), true},
-                             {"aten::sub.Tensor", wrapped(int64_t{0}), true},  {"aten::add.Tensor", wrapped(-0.0), true},
-                             {"aten::add.Tensor", wrapped(int64_t{0}), false}, {"aten::add.Tensor", wrapped(0.0), false},
-                             {"aten::sub.Tensor", wrapped(-0.0), false},       {"aten::mul.Tensor", wrapped(2.0), false}};
+  std::vector<Case> cases = {{"aten::mul.Tensor", wrapped(ir::Size(1)), true},  {"aten::mul.Tensor", wrapped(1.0), true},
+                             {"aten::div.Tensor", wrapped(1.0), true},          {"aten::sub.Tensor", wrapped(0.0), true},
+                             {"aten::sub.Tensor", wrapped(ir::Size(0)), true},  {"aten::add.Tensor", wrapped(-0.0), true},
+                             {"aten::add.Tensor", wrapped(ir::Size(0)), false}, {"aten::add.Tensor", wrapped(0.0), false},
+                             {"aten::sub.Tensor", wrapped(-0.0), false},        {"aten::mul.Tensor", wrapped(2.0), false}};
   for (DType type : kRealTypes)
     for (const Case& c : cases) {
       EagerGraph g;

@@ -169,7 +169,7 @@ class Generator {
       static const double numbers[] = {0.0, -0.0, 1.0, 1.0, 2.0};
       if (below(3) == 0) return pick();
       if (below(2)) return Attribute(ir::ScalarTensor{ir::DType::f64, numbers[below(5)]});
-      return Attribute(ir::ScalarTensor{ir::DType::i64, below(2)});
+      return Attribute(ir::ScalarTensor{ir::DType::i64, ir::Size(below(2))});
     };
     switch (below(8)) {
       case 0:

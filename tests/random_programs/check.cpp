@@ -187,13 +187,13 @@ Verdict check(const RandomProgram& program, const std::string& configuration) {
     verdict.kind = d.kind;
     verdict.difference = configuration + ", call " + std::to_string(call) + ", " + d.text;
   };
-  for (int call = 0; call < kCalls && verdict.kind.empty(); ++call) {
+  for (int call = 0; call < program.calls && verdict.kind.empty(); ++call) {
     expected.push_back(run_call(program, call, plain));
     got.push_back(run_call(program, call, fast));
     note(call, compare(expected.back(), got.back()));
   }
   // Later calls must not change the results of earlier ones.
-  for (int call = 0; call < kCalls && verdict.kind.empty(); ++call)
+  for (int call = 0; call < program.calls && verdict.kind.empty(); ++call)
     if (std::string d = difference(expected[call].results, got[call].results, "result"); !d.empty())
       note(call, {"overwritten", "after later calls: " + d});
   Explanation why = tenon::explain(fast);
@@ -201,7 +201,7 @@ Verdict check(const RandomProgram& program, const std::string& configuration) {
   verdict.obstacles = why.obstacles;
   for (const Explanation::Recompile& r : why.recompiles) verdict.obstacles.push_back("recompiled: " + r.guard + " " + r.detail);
   for (const std::string& obstacle : why.obstacles)
-    if (verdict.kind.empty() && obstacle.find("is quarantined") != std::string::npos) note(kCalls, {"kernel", obstacle});
+    if (verdict.kind.empty() && obstacle.find("is quarantined") != std::string::npos) note(program.calls, {"kernel", obstacle});
   if (!verdict.kind.empty()) {
     verdict.explanation = why.text();
     for (const Explanation::Graph& graph : why.graphs) verdict.explanation += graph.served_as + ":\n" + graph.text;

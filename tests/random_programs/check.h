@@ -8,8 +8,6 @@
 
 namespace tenon::random_programs {
 
-inline constexpr int kCalls = 5;
-
 struct Verdict {
   std::string kind;        // Kind of the first difference: result, input, gradient, ...; empty if there is none.
   std::string difference;  // Description of the first difference.

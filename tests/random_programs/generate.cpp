@@ -34,7 +34,7 @@ bool fits(Fit fit, const Tensor& first, const Tensor& t) {
 
 class Generator {
  public:
-  explicit Generator(uint64_t seed) : rng_(seed) { program_.seed = seed; }
+  Generator(uint64_t seed, bool changes_sizes) : rng_(seed), always_changes_sizes_(changes_sizes) { program_.seed = seed; }
 
   RandomProgram run() {
     choose_modes();
@@ -66,7 +66,16 @@ class Generator {
     main_type_ = types[rng_.below(6)];
     int64_t rank = rng_.chance(10) ? rng_.below(7) : 1 + rng_.below(3);
     for (int64_t i = 0; i < rank; ++i) base_.push_back(rng_.chance(4) ? 0 : rank > 3 ? 1 + rng_.below(3) : 1 + rng_.below(5));
-    if (changes_size_ && !base_.empty()) program_.changing_size = base_[rng_.below(static_cast<int64_t>(base_.size()))];
+    if (always_changes_sizes_) {
+      program_.calls = kCallsWithSizes;
+      program_.changing_size = 2 + rng_.below(3);
+      program_.other_size = rng_.chance(50) ? program_.changing_size + 1 : 0;
+      if (base_.empty()) base_.push_back(1);
+      base_[rng_.below(static_cast<int64_t>(base_.size()))] = program_.changing_size;
+      if (base_.size() > 1 && program_.other_size > 0) base_[base_.front() == program_.changing_size ? 1 : 0] = program_.other_size;
+    } else if (changes_size_ && !base_.empty()) {
+      program_.changing_size = base_[rng_.below(static_cast<int64_t>(base_.size()))];
+    }
   }
 
   // Returns the program's main shape, or one that may be compatible with it.
@@ -195,7 +204,7 @@ class Generator {
   Tensors values_;
   std::vector<int64_t> base_;
   ScalarType main_type_ = torch::kFloat;
-  bool random_ = false, with_grad_ = false, changes_size_ = false;
+  bool random_ = false, with_grad_ = false, changes_size_ = false, always_changes_sizes_;
 };
 
 // Returns whether backward through all results works in eager.
@@ -216,9 +225,9 @@ bool differentiable(const RandomProgram& program) {
 }  // namespace
 
 // Most in-place writes overwrite tensors that backward needs. A few such programs are kept: both sides must throw.
-RandomProgram generate(uint64_t seed) {
+RandomProgram generate(uint64_t seed, bool changes_sizes) {
   for (uint64_t variation = 0;; ++variation) {
-    RandomProgram program = Generator(seed + variation * 0x100000001ull).run();
+    RandomProgram program = Generator(seed + variation * 0x100000001ull, changes_sizes).run();
     program.seed = seed;
     if (variation == 8 || differentiable(program) || Rng(seed + variation).chance(5)) return program;
   }

@@ -6,6 +6,7 @@
 //                  of them with --one)
 //   --failures N   stop after N wrong programs   --quick     do not minimise
 //   --why          print why no graph served a program
+//   --sizes        change one or two sizes of each program in each of eight calls
 //   --guard        put every tensor between inaccessible pages (with TENON_SKIP_PASS=arena also those of kernels)
 //   --threads N    count of threads for ATen and for kernels (with TENON_GRAIN=1 all kernels use them)
 #include <ATen/Parallel.h>
@@ -34,7 +35,7 @@ namespace {
 struct Flags {
   double seconds = 60;
   uint64_t count = UINT64_MAX, seed = 1, failures = 20;
-  bool one = false, why = false, quick = false, guard = false;
+  bool one = false, why = false, quick = false, guard = false, sizes = false;
   int threads = 1;
   std::vector<std::string> configurations;
 
@@ -85,6 +86,7 @@ Flags parse(int argc, char** argv) {
     else if (flag == "--why") flags.why = true;
     else if (flag == "--quick") flags.quick = true;
     else if (flag == "--guard") flags.guard = true;
+    else if (flag == "--sizes") flags.sizes = true;
     else if (flag == "--threads") flags.threads = std::atoi(value());
     else throw std::invalid_argument("unknown flag " + flag);
   }
@@ -107,7 +109,7 @@ void report(const RandomProgram& program, const Verdict& verdict, const std::str
 
 void run_seed(uint64_t seed, const Flags& flags, Totals& totals) {
   g_seed = seed;
-  RandomProgram program = generate(seed);
+  RandomProgram program = generate(seed, flags.sizes);
   if (flags.one) std::cerr << program.text();
   for (const Step& step : program.steps) totals.ops[step.op] += flags.configurations_for(seed).size();
   ++totals.programs;

@@ -111,9 +111,9 @@ class Minimiser {
     off(&RandomProgram::forward_mode, false);
     off(&RandomProgram::beside_reader, false);
     off(&RandomProgram::changing_size, int64_t{0});
-    constexpr int kAll = (1 << kCalls) - 1;
-    off(&RandomProgram::skipped_gradients, kAll);
-    if (best_.skipped_gradients != kAll) off(&RandomProgram::skipped_gradients, 0);
+    int all = (1 << best_.calls) - 1;
+    off(&RandomProgram::skipped_gradients, all);
+    if (best_.skipped_gradients != all) off(&RandomProgram::skipped_gradients, 0);
   }
 
   void simplify_inputs() {

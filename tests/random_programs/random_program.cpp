@@ -90,12 +90,23 @@ std::mutex& step_mutex() {
   return mutex;
 }
 
+namespace {
+
+// The first steps grow together, later ones do not; some sizes come again.
+constexpr int64_t kSizeSteps[kCallsWithSizes] = {0, 2, 4, 1, 7, 4, 3, 9};
+constexpr int64_t kOtherSizeSteps[kCallsWithSizes] = {0, 2, 4, 6, 1, 4, 8, 0};
+
+}  // namespace
+
 MadeInputs make_inputs(const RandomProgram& program, uint64_t data_seed, int call) {
   torch::manual_seed(data_seed);
   MadeInputs made;
   for (Input input : program.inputs) {
-    for (int64_t& size : input.sizes)
-      if (program.changing_size > 1 && size == program.changing_size) size += call;
+    for (int64_t& size : input.sizes) {
+      if (program.calls == kCalls) size += program.changing_size > 1 && size == program.changing_size ? call : 0;
+      else if (size > 1 && size == program.changing_size) size += kSizeSteps[call];
+      else if (size > 1 && size == program.other_size) size += kOtherSizeSteps[call];
+    }
     Tensor t;
     if (input.layout == Layout::view) {
       t = view_of(made.arguments[input.view_of], input);
@@ -173,6 +184,7 @@ std::string RandomProgram::text() const {
       << (skipped_gradients ? ", some calls without gradient" : "") << (forward_mode ? ", forward mode" : "")
       << (beside_reader ? ", beside a reader" : "");
   if (changing_size) out << ", size " << changing_size << " changes";
+  if (other_size) out << ", size " << other_size << " changes otherwise";
   out << "\n";
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Input& input = inputs[i];

@@ -23,6 +23,8 @@ class Rng {
   uint64_t state_;
 };
 
+inline constexpr int kCalls = 5, kCallsWithSizes = 8;
+
 enum class Layout { contiguous, transposed, expanded, strided, view };
 
 struct Input {
@@ -58,6 +60,8 @@ struct RandomProgram {
   bool forward_mode = false;   // Inputs carry tangents.
   bool beside_reader = false;  // Another thread reads the inputs, under a lock that each step takes.
   int64_t changing_size = 0;   // Dimensions of this size change in each call.
+  int64_t other_size = 0;      // Dimensions of this size change as well, in other steps.
+  int calls = kCalls;
 
   std::string text() const;
 };
@@ -78,6 +82,7 @@ enum class Loops { as_laid_out, vector, scalar };
 // Runs the program on its inputs. `loops` chooses ATen's loop for ops that depend on it.
 Tensors execute(const RandomProgram& program, const Tensors& inputs, Loops loops = Loops::as_laid_out);
 
-RandomProgram generate(uint64_t seed);
+// `changes_sizes`: one or two sizes change in each of more calls, in irregular steps.
+RandomProgram generate(uint64_t seed, bool changes_sizes = false);
 
 }  // namespace tenon::random_programs

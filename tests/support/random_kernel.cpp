@@ -39,17 +39,17 @@ class Generator {
  private:
   struct EnclosingLoop {
     int32_t id;
-    Size extent;
+    LoopSize extent;
     int64_t max;
   };
 
-  Size rule(const SizeRule& r) {
+  LoopSize rule(const SizeRule& r) {
     auto found = std::find(out_.sizes.begin(), out_.sizes.end(), r);
     bool is_shared =
         found != out_.sizes.end() && (r.kind == SizeRule::Kind::product || r.kind == SizeRule::Kind::last || dice_.chance(0.4));
-    if (is_shared) return Size::param(found - out_.sizes.begin());
+    if (is_shared) return LoopSize::param(found - out_.sizes.begin());
     out_.sizes.push_back(r);
-    return Size::param(kernel_.sizes++);
+    return LoopSize::param(kernel_.sizes++);
   }
 
   void enter(Loop& loop, int64_t max) {
@@ -64,13 +64,13 @@ class Generator {
     enclosing_.push_back(v);
   }
 
-  Size rule_or_constant(int64_t max) { return dice_.chance(0.7) ? rule({SizeRule::Kind::extent, max, {}, {}}) : Size::constant(0); }
+  LoopSize rule_or_constant(int64_t max) { return dice_.chance(0.7) ? rule({SizeRule::Kind::extent, max, {}, {}}) : LoopSize::constant(0); }
 
-  Size free_size() { return dice_.chance(0.5) ? rule({SizeRule::Kind::free, 7, {}, {}}) : Size::constant(dice_.below(4)); }
+  LoopSize free_size() { return dice_.chance(0.5) ? rule({SizeRule::Kind::free, 7, {}, {}}) : LoopSize::constant(dice_.below(4)); }
 
-  Size next_stride(Size stride, Size extent) {
+  LoopSize next_stride(LoopSize stride, LoopSize extent) {
     int64_t pad = dice_.chance(0.2) ? 1 + dice_.below(3) : 0;
-    if (!stride.is_param && !extent.is_param) return Size::constant(stride.value * std::max<int64_t>(extent.value, 1) + pad);
+    if (!stride.is_param && !extent.is_param) return LoopSize::constant(stride.value * std::max<int64_t>(extent.value, 1) + pad);
     return rule({SizeRule::Kind::product, pad, stride, extent});
   }
 
@@ -79,7 +79,7 @@ class Generator {
     if (dice_.chance(0.3))
       for (size_t i = loops.size(); i > 1; --i) std::swap(loops[i - 1], loops[dice_.below(static_cast<int64_t>(i))]);
     Index index;
-    Size stride = Size::constant(dice_.chance(0.15) ? 2 : 1);
+    LoopSize stride = LoopSize::constant(dice_.chance(0.15) ? 2 : 1);
     for (size_t i = loops.size(); i-- > 0; stride = next_stride(stride, loops[i].extent))
       index.insert(index.begin(), IndexTerm{IndexTerm::Kind::loop, loops[i].id, stride});
     return index;
@@ -89,9 +89,9 @@ class Generator {
     Index index;
     for (const EnclosingLoop& loop : loops) {
       if (dice_.chance(0.2)) {
-        index.push_back({IndexTerm::Kind::loop, loop.id, Size::constant(-1)});
-        Size last = loop.extent.is_param ? rule({SizeRule::Kind::last, 0, loop.extent, {}})
-                                         : Size::constant(std::max<int64_t>(loop.extent.value - 1, 0));
+        index.push_back({IndexTerm::Kind::loop, loop.id, LoopSize::constant(-1)});
+        LoopSize last = loop.extent.is_param ? rule({SizeRule::Kind::last, 0, loop.extent, {}})
+                                             : LoopSize::constant(std::max<int64_t>(loop.extent.value - 1, 0));
         index.push_back({IndexTerm::Kind::one, 0, last});
       } else {
         index.push_back({IndexTerm::Kind::loop, loop.id, free_size()});
@@ -100,7 +100,7 @@ class Generator {
     if (dice_.chance(0.3)) index.push_back({IndexTerm::Kind::one, 0, free_size()});
     if (dice_.chance(0.3)) {
       Item item = values_.compute(Op::bit_and, DType::i64, {values_.of(DType::i64), values_.constant(DType::i64, 7)}, 7);
-      out_.in_index[item.reg] = Size::constant(8);
+      out_.in_index[item.reg] = LoopSize::constant(8);
       index.push_back({IndexTerm::Kind::reg, item.reg, free_size()});
     }
     return index;

@@ -28,16 +28,16 @@ struct SizeRule {
   };
   Kind kind = Kind::extent;
   int64_t max = 0;
-  ir::loop::Size a, b;
+  ir::loop::LoopSize a, b;
   bool operator==(const SizeRule&) const = default;
 };
 
 struct RandomKernel {
   ir::loop::LoopKernel kernel;
-  bool is_exact = false;                             // The inputs may hold any value: NaN, infinity, huge values.
-  std::vector<double> tolerances;                    // Tolerance of each buffer.
-  std::vector<SizeRule> sizes;                       // A rule refers to earlier sizes only.
-  std::map<ir::loop::Reg, ir::loop::Size> in_index;  // Exclusive upper bounds of registers that are used in indices.
+  bool is_exact = false;                                 // The inputs may hold any value: NaN, infinity, huge values.
+  std::vector<double> tolerances;                        // Tolerance of each buffer.
+  std::vector<SizeRule> sizes;                           // A rule refers to earlier sizes only.
+  std::map<ir::loop::Reg, ir::loop::LoopSize> in_index;  // Exclusive upper bounds of registers that are used in indices.
 };
 
 RandomKernel random_kernel(std::mt19937_64& random);

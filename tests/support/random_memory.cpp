@@ -11,7 +11,7 @@ using ir::DType;
 
 namespace {
 
-int64_t value_of(const Size& size, const std::vector<int64_t>& sizes) { return size.is_param ? sizes.at(size.value) : size.value; }
+int64_t value_of(const LoopSize& size, const std::vector<int64_t>& sizes) { return size.is_param ? sizes.at(size.value) : size.value; }
 
 int64_t choose(const SizeRule& rule, const std::vector<int64_t>& sizes, Dice& dice) {
   switch (rule.kind) {

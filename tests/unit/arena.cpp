@@ -18,11 +18,13 @@ const planner::NodeMemory kPlain{[](const ir::Node&) { return true; },
                                  [](const ir::Node&) { return std::vector<std::pair<ValueId, ValueId>>(); }};
 
 ir::Arena plan(const ir::Graph& graph, const planner::NodeMemory& node_memory = kPlain) {
-  return planner::plan_arena(graph, planner::plan_reuse(graph), node_memory);
+  std::vector<ir::FixedType> types;
+  for (const ir::Value& value : graph.values) types.push_back(value.type.fixed());
+  return planner::plan_arena(graph, types, planner::plan_reuse(graph), node_memory);
 }
 
 int64_t bytes(const ir::Graph& graph, ValueId id) {
-  return ir::extent_of(graph.values[id].type) * ir::dtype_size(graph.values[id].type.dtype);
+  return ir::extent_of(graph.values[id].type.fixed()) * ir::dtype_size(graph.values[id].type.dtype);
 }
 
 // Returns a graph of random ops with one or two operands over vectors of random lengths; some values are outputs.

@@ -72,7 +72,7 @@ class ConstructCoverage {
     for (const IndexTerm& term : index) {
       if (term.kind == IndexTerm::Kind::reg) seen_.insert(what + " by register");
       if (term.kind == IndexTerm::Kind::one) seen_.insert(what + " with offset");
-      if (term.stride == Size::constant(-1)) seen_.insert(what + " backwards");
+      if (term.stride == LoopSize::constant(-1)) seen_.insert(what + " backwards");
       if (term.stride.is_param) seen_.insert(what + " with stride");
     }
   }

@@ -70,7 +70,7 @@ LoopKernel with_constant(Constant constant) {
   kernel.registers = kernel.variables = 1;
   constant.result = 0;
   Store store{0, {}, 0, kNoReg};
-  kernel.outer = {Loop::Kind::parallel, {{0, Size::constant(1)}}, {{constant}, {store}}, {}};
+  kernel.outer = {Loop::Kind::parallel, {{0, LoopSize::constant(1)}}, {{constant}, {store}}, {}};
   return kernel;
 }
 

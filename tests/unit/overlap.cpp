@@ -8,7 +8,7 @@
 
 namespace tenon::ir {
 
-std::set<int64_t> elements(const TensorType& t) {
+std::set<int64_t> elements(const FixedType& t) {
   std::set<int64_t> out = {t.offset};
   for (size_t d = 0; d < t.sizes.size(); ++d) {
     std::set<int64_t> next;
@@ -24,7 +24,7 @@ TEST(Overlap, AgreesWithEnumeration) {
   auto pick = [&](int n) { return static_cast<int64_t>(random() % n); };
   size_t certain = 0;
   for (int round = 0; round < 20000; ++round) {
-    TensorType a, b;
+    FixedType a, b;
     int64_t rank = pick(4);
     for (int64_t d = 0; d < rank; ++d) {
       int64_t stride = pick(13);

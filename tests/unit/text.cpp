@@ -49,7 +49,7 @@ TEST(Text, SpecialConstantsSurvive) {
                                 std::vector<std::string>{"a, b", ""},
                                 std::complex<double>(-0.0, INFINITY),
                                 Device{"cpu:0"},
-                                ScalarTensor{DType::i64, int64_t{-3}, true},
+                                ScalarTensor{DType::i64, Size(-3), true},
                                 ScalarTensor{DType::boolean, true, false}};
   for (const Attribute& attribute : odd) {
     std::string text = print(with_constant(attribute));

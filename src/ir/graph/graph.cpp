@@ -2,39 +2,6 @@
 
 namespace tenon::ir {
 
-const char* dtype_name(DType dtype) {
-  switch (dtype) {
-#define TENON_DTYPE(name, text, torch_name, size) \
-  case DType::name:                               \
-    return text;
-#include "ir/graph/dtypes.def"
-#undef TENON_DTYPE
-  }
-  return "?";
-}
-
-bool dtype_from_name(const std::string& text, DType& out) {
-#define TENON_DTYPE(name, spelling, torch_name, size) \
-  if (text == spelling) {                             \
-    out = DType::name;                                \
-    return true;                                      \
-  }
-#include "ir/graph/dtypes.def"
-#undef TENON_DTYPE
-  return false;
-}
-
-int64_t dtype_size(DType dtype) {
-  switch (dtype) {
-#define TENON_DTYPE(name, text, torch_name, size) \
-  case DType::name:                               \
-    return size;
-#include "ir/graph/dtypes.def"
-#undef TENON_DTYPE
-  }
-  return 0;
-}
-
 const char* input_role_name(InputRole role) {
   switch (role) {
     case InputRole::argument:
@@ -51,28 +18,14 @@ const char* input_role_name(InputRole role) {
   return "?";
 }
 
-bool is_floating(DType dtype) { return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::f16 || dtype == DType::bf16; }
-
-bool is_integer(DType dtype) {
-  return dtype == DType::i64 || dtype == DType::i32 || dtype == DType::i16 || dtype == DType::i8 || dtype == DType::u8;
-}
-
-bool is_complex(DType dtype) { return dtype == DType::c64 || dtype == DType::c128; }
-
-std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes) {
-  std::vector<int64_t> strides(sizes.size());
-  int64_t step = 1;
-  for (size_t i = sizes.size(); i-- > 0;) {
-    strides[i] = step;
-    step *= sizes[i] > 1 ? sizes[i] : 1;
-  }
-  return strides;
-}
-
-int64_t extent_of(const TensorType& type) {
-  int64_t extent = type.offset + 1;
-  for (size_t d = 0; d < type.sizes.size(); ++d) extent += type.sizes[d] > 0 ? (type.sizes[d] - 1) * type.strides[d] : 0;
-  return extent;
+bool same(const Attribute& a, const Attribute& b) {
+  if (a.index() != b.index()) return false;
+  if (const auto* size = std::get_if<Size>(&a)) return same(*size, std::get<Size>(b));
+  if (const auto* sizes = std::get_if<SizeList>(&a)) return same(*sizes, std::get<SizeList>(b));
+  const auto *x = std::get_if<ScalarTensor>(&a), *y = std::get_if<ScalarTensor>(&b);
+  if (x && std::holds_alternative<Size>(x->number) && std::holds_alternative<Size>(y->number))
+    return x->dtype == y->dtype && x->plain == y->plain && same(std::get<Size>(x->number), std::get<Size>(y->number));
+  return static_cast<const AttributeVariant&>(a) == static_cast<const AttributeVariant&>(b);
 }
 
 }  // namespace tenon::ir

@@ -13,35 +13,12 @@
 #include <variant>
 #include <vector>
 
+#include "ir/graph/type.h"
+
 namespace tenon::ir {
-
-enum class DType : uint8_t {
-#define TENON_DTYPE(name, text, torch_name, size) name,
-#include "ir/graph/dtypes.def"
-#undef TENON_DTYPE
-};
-
-const char* dtype_name(DType dtype);
-bool dtype_from_name(const std::string& text, DType& out);
-int64_t dtype_size(DType dtype);
-bool is_floating(DType dtype);
-bool is_integer(DType dtype);  // False for bool.
-bool is_complex(DType dtype);
 
 using ValueId = int32_t;
 inline constexpr ValueId kNoValue = -1;
-
-struct TensorType {
-  DType dtype = DType::f32;
-  std::vector<int64_t> sizes;
-  std::vector<int64_t> strides;
-  int64_t offset = 0;  // Storage offset of the first element; `aten::as_strided` counts from it.
-
-  bool operator==(const TensorType&) const = default;
-};
-
-std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes);
-int64_t extent_of(const TensorType& type);  // Number of storage elements up to the tensor's last element.
 
 struct Value {
   TensorType type;
@@ -59,7 +36,7 @@ struct Scalar {
 // promotion as a scalar, not as a tensor, unless it is `plain`.
 struct ScalarTensor {
   DType dtype = DType::f64;
-  std::variant<int64_t, double, bool, std::complex<double>, Scalar> number;
+  std::variant<Size, double, bool, std::complex<double>, Scalar> number;
   bool plain = false;
 
   bool operator==(const ScalarTensor&) const = default;
@@ -79,8 +56,16 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
-using Attribute = std::variant<None, bool, int64_t, double, std::complex<double>, std::string, Device, Resource, Scalar,
-                               std::vector<int64_t>, std::vector<double>, std::vector<bool>, std::vector<std::string>, ScalarTensor>;
+using AttributeVariant = std::variant<None, bool, Size, double, std::complex<double>, std::string, Device, Resource, Scalar, SizeList,
+                                      std::vector<double>, std::vector<bool>, std::vector<std::string>, ScalarTensor>;
+struct Attribute : AttributeVariant {
+  using AttributeVariant::AttributeVariant;
+  Attribute(int64_t number) : AttributeVariant(Size(number)) {}
+  Attribute(int number) : AttributeVariant(Size(number)) {}
+  Attribute(const std::vector<int64_t>& numbers) : AttributeVariant(SizeList(numbers)) {}
+};
+// Returns whether both are equal for all values of the symbols. Adds no condition.
+bool same(const Attribute& a, const Attribute& b);
 
 // One argument of an op: a value, a list of values (kNoValue means "no tensor"), or a constant.
 struct ValueList {
@@ -134,7 +119,9 @@ struct Graph {
   std::string name = "graph";
   std::vector<Value> values;
   std::vector<Input> inputs;
-  std::vector<double> scalars;  // Values at recording time.
+  SymbolValues symbols;               // Values at recording time.
+  std::vector<double> scalars;        // Values at recording time.
+  std::vector<Condition> conditions;  // The graph is valid for symbols with which all hold.
   std::vector<Node> nodes;
   std::vector<WriteBack> write_backs;
   std::vector<ValueId> outputs;

@@ -56,6 +56,7 @@ Graph subgraph(const Graph& graph, const Group& group) {
 Graph subgraph(const Graph& graph, const Group& group, const std::function<const Value&(ValueId)>& value) {
   Graph out;
   out.name = graph.name;
+  out.symbols = graph.symbols;
   out.scalars = graph.scalars;
   std::unordered_map<ValueId, ValueId> ids;
   auto renamed = [&](ValueId id) {
@@ -107,7 +108,7 @@ std::string plain_text(const Argument& argument) {
     for (bool flag : *flags) text += flag ? '1' : '0';
     return text;
   }
-  if (const auto* value = std::get_if<int64_t>(attribute)) return std::to_string(*value);
+  if (const auto* value = std::get_if<Size>(attribute)) return value->is_number() ? std::to_string(value->number()) : "";
   if (const auto* value = std::get_if<double>(attribute)) return constant_text(*value);
   return {};
 }

@@ -16,13 +16,13 @@ namespace tenon::ir {
 // An operand with explicit strides along the dimensions of the group's iteration space.
 struct StridedOperand {
   ValueId id = kNoValue;
-  std::vector<int64_t> strides;
+  SizeList strides;
 };
 
 // A run-time condition: all elements of an index tensor are in [0, extent) or equal to `exempt`.
 struct IndexRange {
   ValueId index = kNoValue;
-  int64_t extent = 0;
+  Size extent = 0;
   std::optional<int64_t> exempt;
 };
 
@@ -64,7 +64,7 @@ struct Rewrite {
 struct Group {
   std::vector<size_t> nodes;  // Node indices in graph order.
   std::vector<ValueId> inputs, outputs;
-  std::vector<int64_t> sizes;  // Sizes of the iteration space, or of the result of a library call.
+  SizeList sizes;  // Sizes of the iteration space, or of the result of a library call.
   // What computes the group. The operands of a library call are the group's inputs, in their order.
   std::variant<LoopNest, Rewrite, Product, Convolution> computation;
 
@@ -78,7 +78,7 @@ inline constexpr const char* kFused = "tenon::fused";
 inline bool is_fused(const Node& node) { return node.op == kFused; }
 // Returns whether a node only returns a view of its operand.
 bool is_view(const Graph& graph, const Node& node);
-inline size_t group_of(const Node& fused) { return static_cast<size_t>(std::get<int64_t>(std::get<Attribute>(fused.args[0]))); }
+inline size_t group_of(const Node& fused) { return static_cast<size_t>(std::get<Size>(std::get<Attribute>(fused.args[0])).number()); }
 
 // Returns a group as a separate graph whose values have new ids.
 Graph subgraph(const Graph& graph, const Group& group);

@@ -1,6 +1,7 @@
 // Small queries on a node.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "ir/graph/graph.h"
@@ -19,6 +20,16 @@ template <class T>
 const T* constant(const Node& node, size_t index) {
   const Attribute* attribute = constant(node, index);
   return attribute ? std::get_if<T>(attribute) : nullptr;
+}
+
+// Returns an argument that is an integer or a list of integers; nothing if it is symbolic or something else.
+inline std::optional<int64_t> integer(const Node& node, size_t index) {
+  const Size* size = constant<Size>(node, index);
+  return size && size->is_number() ? std::optional(size->number()) : std::nullopt;
+}
+inline std::optional<std::vector<int64_t>> integers(const Node& node, size_t index) {
+  const SizeList* sizes = constant<SizeList>(node, index);
+  return sizes && sizes->are_numbers() ? std::optional(sizes->numbers()) : std::nullopt;
 }
 
 // Returns the result of a node that returns exactly one tensor, otherwise kNoValue.

@@ -15,7 +15,7 @@ struct Hull {
   bool empty = false;
 };
 
-Hull hull(const TensorType& type) {
+Hull hull(const FixedType& type) {
   Hull h{type.offset, type.offset};
   for (size_t i = 0; i < type.sizes.size(); ++i) {
     h.empty |= type.sizes[i] == 0;
@@ -38,7 +38,7 @@ bool reachable(int64_t distance, const std::vector<StridedDim>& dims, size_t k) 
   return false;
 }
 
-void add_elements(const TensorType& type, size_t dim, int64_t at, std::vector<int64_t>& out) {
+void add_elements(const FixedType& type, size_t dim, int64_t at, std::vector<int64_t>& out) {
   if (dim == type.sizes.size()) {
     out.push_back(at);
     return;
@@ -52,9 +52,9 @@ constexpr int64_t kMaxListedElements = 4096;
 constexpr int64_t kMaxSearchSteps = 1 << 20;
 
 // Lists the elements of small tensors, and assumes an overlap for large ones.
-bool share_by_counting(const TensorType& a, const TensorType& b) {
+bool share_by_counting(const FixedType& a, const FixedType& b) {
   std::vector<int64_t> x, y;
-  for (const TensorType* type : {&a, &b}) {
+  for (const FixedType* type : {&a, &b}) {
     int64_t count = 1;
     for (int64_t size : type->sizes) count *= size;
     if (count > kMaxListedElements) return true;
@@ -73,7 +73,7 @@ bool share_by_counting(const TensorType& a, const TensorType& b) {
 
 }  // namespace
 
-bool may_overlap(const TensorType& a, const TensorType& b) {
+bool may_overlap(const FixedType& a, const FixedType& b) {
   Hull x = hull(a), y = hull(b);
   if (x.empty || y.empty) return false;
   int64_t size_a = dtype_size(a.dtype), size_b = dtype_size(b.dtype);
@@ -91,7 +91,7 @@ bool may_overlap(const TensorType& a, const TensorType& b) {
   return reachable(b.offset - a.offset, dims, 0);
 }
 
-bool may_overlap_itself(const TensorType& type) {
+bool may_overlap_itself(const FixedType& type) {
   std::vector<std::pair<int64_t, int64_t>> dims;  // Pairs of stride and size.
   for (size_t i = 0; i < type.sizes.size(); ++i) {
     if (type.sizes[i] == 0) return false;

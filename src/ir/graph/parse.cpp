@@ -18,6 +18,8 @@ class GraphParser : Scanner {
     symbol("@");
     graph_.name = name();
     symbol("{");
+    while (peek_word("symbol")) size_symbol();
+    while (peek_word("condition")) condition();
     while (peek_word("input")) input();
     while (peek_word("scalar") && !peek_op()) scalar();
     while (!peek_word("return")) {
@@ -91,15 +93,86 @@ class GraphParser : Scanner {
     return out;
   }
 
+  // A symbolic size: sum = ["-"] term {("+" | "-") term}, term = factor {"*" factor | "//" integer}.
+  Size sum() {
+    skip_space();
+    bool is_negated = at_ + 1 < text_.size() && text_[at_] == '-' && !std::isdigit(static_cast<unsigned char>(text_[at_ + 1]));
+    if (is_negated) symbol("-");
+    Size out = is_negated ? Size(0) - term() : term();
+    for (;;) {
+      if (accept("+")) out += term();
+      else if (!peek("->") && accept("-")) out -= term();
+      else return out;
+    }
+  }
+
+  Size term() {
+    Size out = factor();
+    for (;;) {
+      if (accept("*")) {
+        out *= factor();
+      } else if (accept("//")) {
+        int64_t divisor = integer();
+        if (divisor < 1) fail("a positive divisor");
+        out = floor_divide(out, divisor);
+      } else {
+        return out;
+      }
+    }
+  }
+
+  Size factor() {
+    if (accept("(")) {
+      if (++depth_ > kMaxDepth) fail("a shorter expression");
+      Size out = sum();
+      --depth_;
+      symbol(")");
+      return out;
+    }
+    return peek_symbol() ? Size::symbol(size_label()) : Size(integer());
+  }
+
+  bool peek_symbol() {
+    skip_space();
+    return at_ + 1 < text_.size() && text_[at_] == 's' && std::isdigit(static_cast<unsigned char>(text_[at_ + 1]));
+  }
+
+  int32_t size_label() {
+    symbol("s");
+    int64_t index = integer();
+    if (index < 0 || index >= kMaxSymbols) fail("the number of a symbol");
+    return static_cast<int32_t>(index);
+  }
+
+  SizeList sizes(const std::string& close) {
+    SizeList out;
+    while (!peek(close)) {
+      out.push_back(sum());
+      if (!accept(",")) break;
+    }
+    symbol(close);
+    return out;
+  }
+
+  static SizeList default_strides(const SizeList& sizes) {
+    SizeList out(sizes.size());
+    Size step = 1;
+    for (size_t i = sizes.size(); i-- > 0;) {
+      out[i] = step;
+      if (!sizes[i].is_number() || sizes[i].number() > 1) step *= sizes[i];
+    }
+    return out;
+  }
+
   TensorType type() {
     TensorType t;
     skip_space();
     if (!dtype_from_name(name(), t.dtype)) fail("an element type");
     symbol("[");
-    t.sizes = list("]", [&] { return integer(); });
-    t.strides = accept("{") ? list("}", [&] { return integer(); }) : contiguous_strides(t.sizes);
+    t.sizes = sizes("]");
+    t.strides = accept("{") ? sizes("}") : default_strides(t.sizes);
     if (t.strides.size() != t.sizes.size()) fail("as many strides as sizes");
-    if (accept("+")) t.offset = integer();
+    if (accept("+")) t.offset = sum();
     return t;
   }
 
@@ -124,6 +197,24 @@ class GraphParser : Scanner {
     ValueId id = graph_.add_value(std::move(t), alias, accept_word("grad"));
     if (!ids_.emplace(label, id).second) fail("a value that is not yet defined");
     return id;
+  }
+
+  void size_symbol() {
+    word("symbol");
+    if (size_label() != static_cast<int32_t>(graph_.symbols.size())) fail("the next symbol's number");
+    symbol("=");
+    graph_.symbols.push_back(integer());
+  }
+
+  void condition() {
+    word("condition");
+    Condition out;
+    out.left = sum();
+    out.relation = accept("==") ? Relation::equal : accept("!=") ? Relation::different : accept(">=") ? Relation::not_less : Relation::less;
+    if (out.relation == Relation::less) symbol("<");
+    out.right = sum();
+    out.origin = quoted();
+    graph_.conditions.push_back(std::move(out));
   }
 
   void input() {
@@ -174,7 +265,7 @@ class GraphParser : Scanner {
       skip_space();
       return real();
     }
-    return integer();
+    return sum();
   }
 
   std::complex<double> complex_number() {
@@ -197,7 +288,7 @@ class GraphParser : Scanner {
       t.number = Scalar{static_cast<int32_t>(integer())};
     } else {
       Attribute n = number();
-      if (const auto* i = std::get_if<int64_t>(&n)) t.number = *i;
+      if (const auto* i = std::get_if<Size>(&n)) t.number = *i;
       else t.number = std::get<double>(n);
     }
     symbol(",");
@@ -229,7 +320,7 @@ class GraphParser : Scanner {
       symbol(")");
       return r;
     }
-    if (accept("i[")) return list("]", [&] { return integer(); });
+    if (accept("i[")) return sizes("]");
     if (accept("f[")) return list("]", [&] { return real(); });
     if (accept("b[")) return list("]", [&] { return boolean(); });
     if (accept("s[")) return list("]", [&] { return quoted(); });
@@ -282,8 +373,12 @@ class GraphParser : Scanner {
     graph_.nodes.push_back(std::move(n));
   }
 
+  static constexpr int64_t kMaxSymbols = 1 << 16;  // Bounds what a malformed text can allocate.
+  static constexpr int kMaxDepth = 100;            // Bounds the recursion.
+
   Graph graph_;
   std::unordered_map<int64_t, ValueId> ids_;
+  int depth_ = 0;
 };
 
 }  // namespace

@@ -40,19 +40,31 @@ std::string quoted(const std::string& text) {
 
 std::string complex_number(const std::complex<double>& value) { return "c(" + real(value.real()) + ", " + real(value.imag()) + ")"; }
 
+std::string sizes_text(const SizeList& list) {
+  return join(list, [](const Size& size) { return size.text(); });
+}
+
+// The text leaves out these strides. Unlike contiguous_strides, this asks no condition: it is no statement about sizes.
+bool are_default_strides(const TensorType& type) {
+  Size step = 1;
+  for (size_t i = type.sizes.size(); i-- > 0;) {
+    if (!same(type.strides[i], step)) return false;
+    if (!type.sizes[i].is_number() || type.sizes[i].number() > 1) step *= type.sizes[i];
+  }
+  return true;
+}
+
 struct AttributePrinter {
   std::string operator()(const None&) const { return "none"; }
   std::string operator()(bool flag) const { return boolean(flag); }
-  std::string operator()(int64_t value) const { return std::to_string(value); }
+  std::string operator()(const Size& value) const { return value.text(); }
   std::string operator()(double value) const { return real(value); }
   std::string operator()(const std::complex<double>& value) const { return complex_number(value); }
   std::string operator()(const std::string& text) const { return quoted(text); }
   std::string operator()(const Device& device) const { return "device(" + device.name + ")"; }
   std::string operator()(const Resource& r) const { return "resource(" + std::to_string(r.index) + ")"; }
   std::string operator()(const Scalar& s) const { return "$" + std::to_string(s.index); }
-  std::string operator()(const std::vector<int64_t>& list) const {
-    return "i[" + join(list, [](int64_t n) { return std::to_string(n); }) + "]";
-  }
+  std::string operator()(const SizeList& list) const { return "i[" + sizes_text(list) + "]"; }
   std::string operator()(const std::vector<double>& list) const { return "f[" + join(list, real) + "]"; }
   std::string operator()(const std::vector<bool>& list) const { return "b[" + join(list, boolean) + "]"; }
   std::string operator()(const std::vector<std::string>& list) const { return "s[" + join(list, quoted) + "]"; }
@@ -68,6 +80,9 @@ class GraphPrinter {
 
   std::string run() {
     out_ = "graph @" + graph_.name + " {\n";
+    for (size_t i = 0; i < graph_.symbols.size(); ++i)
+      out_ += "  symbol s" + std::to_string(i) + " = " + std::to_string(graph_.symbols[i]) + "\n";
+    for (const Condition& c : graph_.conditions) out_ += "  condition " + c.text() + " " + quoted(c.origin) + "\n";
     for (const Input& input : graph_.inputs)
       out_ += "  input " + define(input.value) + " " + input_role_name(input.role) + " " + quoted(input.name) + "\n";
     for (size_t i = 0; i < graph_.scalars.size(); ++i) out_ += "  scalar $" + std::to_string(i) + " = " + real(graph_.scalars[i]) + "\n";
@@ -138,10 +153,9 @@ class GraphPrinter {
 }  // namespace
 
 std::string print(const TensorType& type) {
-  auto list_text = [](const std::vector<int64_t>& list) { return join(list, [](int64_t n) { return std::to_string(n); }); };
-  std::string text = std::string(dtype_name(type.dtype)) + "[" + list_text(type.sizes) + "]";
-  if (type.strides != contiguous_strides(type.sizes)) text += "{" + list_text(type.strides) + "}";
-  if (type.offset != 0) text += "+" + std::to_string(type.offset);
+  std::string text = std::string(dtype_name(type.dtype)) + "[" + sizes_text(type.sizes) + "]";
+  if (!are_default_strides(type)) text += "{" + sizes_text(type.strides) + "}";
+  if (!same(type.offset, 0)) text += "+" + type.offset.text();
   return text;
 }
 

@@ -12,6 +12,13 @@ class GraphVerifier {
   explicit GraphVerifier(const Graph& graph) : graph_(graph), defined_(graph.values.size(), false) {}
 
   void run() {
+    where_ = "symbols";
+    for (int64_t value : graph_.symbols) require(value >= kMinSymbol, "a symbol below " + std::to_string(kMinSymbol));
+    for (const Condition& condition : graph_.conditions) {
+      has_symbols(condition.left);
+      has_symbols(condition.right);
+      require(condition.holds(graph_.symbols), "the condition " + condition.text() + ", which the recorded sizes do not fulfil");
+    }
     where_ = "inputs";
     for (const Input& input : graph_.inputs) {
       require(input.value != kNoValue, "an input without a value");
@@ -31,7 +38,13 @@ class GraphVerifier {
 
  private:
   const TensorType& type(ValueId id) const { return graph_.values[id].type; }
-  bool same_shape(ValueId a, ValueId b) const { return type(a).dtype == type(b).dtype && type(a).sizes == type(b).sizes; }
+  bool same_shape(ValueId a, ValueId b) const {
+    return type(a).dtype == type(b).dtype && type(a).sizes.values(graph_.symbols) == type(b).sizes.values(graph_.symbols);
+  }
+
+  void has_symbols(const Size& size) const {
+    require(static_cast<size_t>(size.symbols()) <= graph_.symbols.size(), "a symbol that the graph does not list");
+  }
 
   void require(bool holds, const std::string& what) const {
     if (!holds) throw UserError(ErrorCode::verify, "graph @" + graph_.name + ", " + where_ + ": " + what);
@@ -50,8 +63,13 @@ class GraphVerifier {
     defined_[id] = true;
     const TensorType& t = type(id);
     require(t.sizes.size() == t.strides.size(), "as many strides as sizes");
-    require(t.offset >= 0, "a negative offset");
-    for (size_t i = 0; i < t.sizes.size(); ++i) require(t.sizes[i] >= 0 && t.strides[i] >= 0, "a negative size or stride");
+    has_symbols(t.offset);
+    require(t.offset.value(graph_.symbols) >= 0, "a negative offset");
+    for (size_t i = 0; i < t.sizes.size(); ++i) {
+      has_symbols(t.sizes[i]);
+      has_symbols(t.strides[i]);
+      require(t.sizes[i].value(graph_.symbols) >= 0 && t.strides[i].value(graph_.symbols) >= 0, "a negative size or stride");
+    }
   }
 
   void write_backs(const std::vector<WriteBack>& list) const {
@@ -80,9 +98,14 @@ class GraphVerifier {
     const Node& n = graph_.nodes[index];
     where_ = "node " + std::to_string(index) + " (" + n.op + ")";
     require(n.op.find("::") != std::string::npos, "an op without a namespace");
-    for (const Argument& arg : n.args)
+    for (const Argument& arg : n.args) {
+      const auto* attribute = std::get_if<Attribute>(&arg);
+      if (const Size* size = attribute ? std::get_if<Size>(attribute) : nullptr) has_symbols(*size);
+      if (const SizeList* sizes = attribute ? std::get_if<SizeList>(attribute) : nullptr)
+        for (const Size& size : *sizes) has_symbols(size);
       if (int32_t scalar = scalar_in(arg); scalar != kNoScalar)
         require(scalar >= 0 && static_cast<size_t>(scalar) < graph_.scalars.size(), "a scalar that the graph does not list");
+    }
     std::vector<ValueId> operands;
     for_each_operand(n, [&](ValueId id) {
       use(id);
@@ -101,7 +124,8 @@ class GraphVerifier {
       if (alias != kNoValue) require(is_operand(alias), "an alias of something that is not an operand");
       define(id);
     });
-    for (const Node::Write& write : n.writes) require(type(write.after) == type(write.before), "new contents of another type");
+    for (const Node::Write& write : n.writes)
+      require(type(write.after).at(graph_.symbols) == type(write.before).at(graph_.symbols), "new contents of another type");
   }
 
   const Graph& graph_;

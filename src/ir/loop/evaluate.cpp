@@ -121,7 +121,7 @@ class Evaluator {
     for (variable = 0; variable < extent; ++variable) iterate(loop, which + 1, accumulators);
   }
 
-  int64_t size(const Size& s) const { return s.is_param ? arguments_.sizes[s.value] : s.value; }
+  int64_t size(const LoopSize& s) const { return s.is_param ? arguments_.sizes[s.value] : s.value; }
 
   bool is_on(Reg mask) const { return mask == kNoReg || registers_.at(mask).integer != 0; }
 

@@ -31,13 +31,13 @@ using Reg = int32_t;
 inline constexpr Reg kNoReg = -1;
 
 // A constant of the text, or one of the kernel's sizes.
-struct Size {
+struct LoopSize {
   bool is_param = false;
   int64_t value = 0;  // The constant, or the index of the size.
 
-  static Size constant(int64_t constant) { return {false, constant}; }
-  static Size param(int64_t which) { return {true, which}; }
-  bool operator==(const Size&) const = default;
+  static LoopSize constant(int64_t constant) { return {false, constant}; }
+  static LoopSize param(int64_t which) { return {true, which}; }
+  bool operator==(const LoopSize&) const = default;
 };
 
 // One summand of the element index at which a buffer is read or written.
@@ -45,7 +45,7 @@ struct IndexTerm {
   enum class Kind : uint8_t { one, loop, reg };  // The stride times 1, a loop variable or an i64 register.
   Kind kind = Kind::loop;
   int32_t which = 0;  // Id of the loop variable or the register.
-  Size stride = Size::constant(1);
+  LoopSize stride = LoopSize::constant(1);
   bool operator==(const IndexTerm&) const = default;
 };
 using Index = std::vector<IndexTerm>;
@@ -145,7 +145,7 @@ struct Loop {
   enum class Kind : uint8_t { parallel, serial, vector };
   struct Variable {
     int32_t id = 0;
-    Size extent;
+    LoopSize extent;
   };
   Kind kind = Kind::serial;
   std::vector<Variable> variables;  // Exactly one, unless the loop is parallel.

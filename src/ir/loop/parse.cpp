@@ -80,7 +80,7 @@ class KernelParser : Scanner {
     return t;
   }
 
-  Size size() { return peek_numbered('n') ? Size::param(numbered('n')) : Size::constant(integer()); }
+  LoopSize size() { return peek_numbered('n') ? LoopSize::param(numbered('n')) : LoopSize::constant(integer()); }
 
   void buffer() {
     Buffer b;
@@ -114,7 +114,7 @@ class KernelParser : Scanner {
     do terms.push_back(term());
     while (accept("+"));
     symbol("]");
-    bool is_empty = terms.size() == 1 && terms[0].kind == IndexTerm::Kind::one && terms[0].stride == Size::constant(0);
+    bool is_empty = terms.size() == 1 && terms[0].kind == IndexTerm::Kind::one && terms[0].stride == LoopSize::constant(0);
     if (is_empty) terms.clear();
     return terms;
   }

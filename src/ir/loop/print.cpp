@@ -101,14 +101,14 @@ class KernelPrinter {
   std::string reg(Reg id) { return "%" + renumbered(registers_, id); }
   std::string variable(int32_t id) { return "i" + renumbered(variables_, id); }
 
-  static std::string size(const Size& s) { return (s.is_param ? "n" : "") + std::to_string(s.value); }
+  static std::string size(const LoopSize& s) { return (s.is_param ? "n" : "") + std::to_string(s.value); }
 
   std::string mask(Reg id) { return id == kNoReg ? "" : " if " + reg(id); }
 
   std::string term(const IndexTerm& t) {
     if (t.kind == IndexTerm::Kind::one) return size(t.stride);
     std::string text = t.kind == IndexTerm::Kind::loop ? variable(t.which) : reg(t.which);
-    return t.stride == Size::constant(1) ? text : text + "*" + size(t.stride);
+    return t.stride == LoopSize::constant(1) ? text : text + "*" + size(t.stride);
   }
 
   std::string element(int32_t buffer, const Index& index) {

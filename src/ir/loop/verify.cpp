@@ -144,7 +144,7 @@ class KernelVerifier {
     require(variables_[id].is_visible, "a variable used outside its loop");
   }
 
-  void size(const Size& s) const {
+  void size(const LoopSize& s) const {
     require(!s.is_param || (s.value >= 0 && s.value < kernel_.sizes), "a size that the kernel does not have");
   }
 

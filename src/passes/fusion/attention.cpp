@@ -84,10 +84,10 @@ class AttentionMatcher {
         return true;
       }
       bool is_before_scale = m.scale != nullptr;  // A mask that is added before the scale would be scaled too.
-      bool keeps_sizes = first != kNoValue && type(first).sizes == type(at).sizes && type(first).dtype == type(at).dtype;
+      bool keeps_sizes = first != kNoValue && ir::same(type(first).sizes, type(at).sizes) && type(first).dtype == type(at).dtype;
       if (is_reshape(*node)) {
         if (first == kNoValue || type(first).sizes.size() != 3 ||
-            Shape(type(at).sizes.end() - 2, type(at).sizes.end()) != Shape(type(first).sizes.end() - 2, type(first).sizes.end()))
+            !ir::same(Shape(type(at).sizes.end() - 2, type(at).sizes.end()), Shape(type(first).sizes.end() - 2, type(first).sizes.end())))
           return false;
       } else if (!keeps_sizes) {
         return false;
@@ -111,16 +111,19 @@ class AttentionMatcher {
   }
 
   bool fits(const Match& m, const Node& second) const {
-    if (m.q == kNoValue || m.k == kNoValue || m.v == kNoValue || m.scores[3] < kMinFlashKeys || m.scores[2] < 2) return false;
+    if (m.q == kNoValue || m.k == kNoValue || m.v == kNoValue) return false;
     const ir::TensorType &q = type(m.q), &k = type(m.k), &v = type(m.v), &out = type(second.results[0].ids[0]);
-    if (!ir::is_floating(q.dtype) || k.dtype != q.dtype || v.dtype != q.dtype || q.sizes[2] != v.sizes[2]) return false;
+    if (!ir::is_floating(q.dtype) || k.dtype != q.dtype || v.dtype != q.dtype || !same(q.sizes[2], v.sizes[2])) return false;
     if (q.strides[2] != 1 || k.strides[1] != 1 || v.strides[2] != 1) return false;
-    if (out.strides != ir::contiguous_strides(out.sizes) || m.scores[0] * m.scores[1] != q.sizes[0]) return false;
+    if (!same(out.strides, ir::contiguous_strides(out.sizes)) || !same(m.scores[0] * m.scores[1], q.sizes[0])) return false;
+    if (m.scores[2] < 2 || m.scores[3] < kMinFlashKeys) return false;
     if (m.mask == kNoValue) return true;
     const Shape& mask = type(m.mask).sizes;
     if (mask.size() > 4 || mask.size() < 2 || mask.size() == 3) return false;
-    for (size_t d = 0; d < mask.size(); ++d)
-      if (mask[d] != 1 && mask[d] != m.scores[4 - mask.size() + d]) return false;
+    for (size_t d = 0; d < mask.size(); ++d) {
+      const ir::Size& wanted = m.scores[4 - mask.size() + d];
+      if (!same(mask[d], wanted) && mask[d] != 1 && mask[d] != wanted) return false;
+    }
     return type(m.mask).strides.back() == 1;
   }
 
@@ -149,7 +152,7 @@ class AttentionMatcher {
     // Flash attention returns the layout of the queries, which must be contiguous.
     constexpr int64_t kContiguous = 0;  // Value of at::MemoryFormat::Contiguous.
     ValueId q = m.q;
-    if (type(q).strides != ir::contiguous_strides(type(q).sizes))
+    if (!ir::same(type(q).strides, ir::contiguous_strides(type(q).sizes)))
       q = call.add("aten::clone", {q, ir::Attribute(kContiguous)}, type(m.q).sizes, dtype);
     if (m.scale) q = call.add(m.scale->op, {q, m.scale->args[1]}, type(m.q).sizes, dtype);
     q = split(call, q, m.scores);

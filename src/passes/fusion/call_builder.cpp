@@ -26,10 +26,11 @@ const ir::Node* Producers::only(ir::ValueId id) const {
 
 CallBuilder::CallBuilder(const ir::Graph& graph, const ir::Group& group) : whole_(graph), inputs_(group.inputs) {
   graph_.name = graph.name;
+  graph_.symbols = graph.symbols;
   graph_.scalars = graph.scalars;
 }
 
-ir::ValueId CallBuilder::add(std::string op, std::vector<ir::Argument> args, std::vector<int64_t> sizes, ir::DType dtype) {
+ir::ValueId CallBuilder::add(std::string op, std::vector<ir::Argument> args, ir::SizeList sizes, ir::DType dtype) {
   bool is_view = ops::view_kind(op) != ops::View::none;
   graph_.nodes.push_back({.op = std::move(op), .args = std::move(args)});
   ir::ValueId result = add_result(std::move(sizes), dtype);
@@ -45,8 +46,8 @@ void CallBuilder::set_view(ir::ValueId id) {
   const ir::TensorType& of = type(of_id);
   if (node.op == "aten::transpose.int") {
     value.type.strides = of.strides;
-    std::swap(value.type.strides.at(static_cast<size_t>(*ir::constant<int64_t>(node, 1))),
-              value.type.strides.at(static_cast<size_t>(*ir::constant<int64_t>(node, 2))));
+    std::swap(value.type.strides.at(static_cast<size_t>(*ir::integer(node, 1))),
+              value.type.strides.at(static_cast<size_t>(*ir::integer(node, 2))));
   } else if (auto strides = view_strides(of, value.type.sizes); node.op == "aten::view" && strides) {
     value.type.strides = *strides;
   } else {
@@ -56,8 +57,8 @@ void CallBuilder::set_view(ir::ValueId id) {
   value.alias_of = of_id;
 }
 
-ir::ValueId CallBuilder::add_result(std::vector<int64_t> sizes, ir::DType dtype) {
-  std::vector<int64_t> strides = ir::contiguous_strides(sizes);
+ir::ValueId CallBuilder::add_result(ir::SizeList sizes, ir::DType dtype) {
+  ir::SizeList strides = ir::contiguous_strides(sizes);
   ir::ValueId result = first_new() + static_cast<ir::ValueId>(made_.size());
   made_.push_back({{dtype, std::move(sizes), std::move(strides)}});
   graph_.nodes.back().results.push_back({false, {result}});

@@ -30,9 +30,9 @@ class CallBuilder {
   CallBuilder(const ir::Graph& graph, const ir::Group& group);
 
   // Adds an op. The result is contiguous, or aliases the first operand if the op is a view.
-  ir::ValueId add(std::string op, std::vector<ir::Argument> args, std::vector<int64_t> sizes, ir::DType dtype);
-  ir::ValueId add_result(std::vector<int64_t> sizes, ir::DType dtype);  // Adds another result to the last op.
-  void add_nothing();                                                   // Adds an undefined result to the last op.
+  ir::ValueId add(std::string op, std::vector<ir::Argument> args, ir::SizeList sizes, ir::DType dtype);
+  ir::ValueId add_result(ir::SizeList sizes, ir::DType dtype);  // Adds another result to the last op.
+  void add_nothing();                                           // Adds an undefined result to the last op.
   const ir::TensorType& type(ir::ValueId id) const { return is_new(id) ? made_[id - first_new()].type : whole_.values[id].type; }
   std::shared_ptr<const ir::Graph> finish(std::vector<ir::ValueId> outputs);
 

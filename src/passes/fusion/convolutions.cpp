@@ -27,8 +27,8 @@ class ConvolutionFinder {
  private:
   const ir::TensorType& type(ValueId id) const { return graph_.values[id].type; }
 
-  bool is_vector(ValueId id, int64_t size) const {
-    return id != kNoValue && is_state_(id) && type(id).sizes == std::vector<int64_t>{size} && type(id).strides == std::vector<int64_t>{1};
+  bool is_vector(ValueId id, const ir::Size& size) const {
+    return id != kNoValue && is_state_(id) && ir::same(type(id).sizes, {size}) && ir::same(type(id).strides, {1});
   }
 
   // Returns whether a node is a supported 2-d forward convolution.
@@ -37,12 +37,14 @@ class ConvolutionFinder {
     ValueId x = ir::operand(node, 0), w = ir::operand(node, 1), b = ir::operand(node, 2);
     const ir::TensorType &in = type(x), &weight = type(w);
     bool fits = in.sizes.size() == 4 && weight.sizes.size() == 4 && is_state_(w) &&
-                weight.strides == ir::contiguous_strides(weight.sizes) && (in.dtype == ir::DType::f32 || in.dtype == ir::DType::bf16) &&
+                same(weight.strides, ir::contiguous_strides(weight.sizes)) && (in.dtype == ir::DType::f32 || in.dtype == ir::DType::bf16) &&
                 weight.dtype == in.dtype && ops::has_elements(in) && ops::has_elements(weight) &&
                 ops::has_elements(type(ir::only_result(node))) && x != w && ir::plain_text(node.args[6]) == "false";
-    for (size_t k : {3, 4, 5})
-      fits &= ir::constant<std::vector<int64_t>>(node, k) && ir::constant<std::vector<int64_t>>(node, k)->size() == 2;
-    return fits && (b == kNoValue || (is_vector(b, weight.sizes[0]) && type(b).dtype == in.dtype));
+    for (size_t k : {3, 4, 5}) {
+      auto pair = ir::integers(node, k);
+      fits &= pair && pair->size() == 2;
+    }
+    return fits && ir::integer(node, 8) && (b == kNoValue || (is_vector(b, weight.sizes[0]) && type(b).dtype == in.dtype));
   }
 
   // Returns the only user of a value if it is this op and belongs to no other group.
@@ -54,8 +56,8 @@ class ConvolutionFinder {
 
   ir::Group follow(size_t first) {
     const ir::Node& node = graph_.nodes[first];
-    auto ints = [&](size_t k) { return *ir::constant<std::vector<int64_t>>(node, k); };
-    ir::Convolution what{.stride = ints(3), .padding = ints(4), .dilation = ints(5), .groups = *ir::constant<int64_t>(node, 8)};
+    auto ints = [&](size_t k) { return *ir::integers(node, k); };
+    ir::Convolution what{.stride = ints(3), .padding = ints(4), .dilation = ints(5), .groups = *ir::integer(node, 8)};
     ir::Group group{.nodes = {first}, .inputs = {ir::operand(node, 0), ir::operand(node, 1)}};
     if (ir::operand(node, 2) != kNoValue) {
       what.has_bias = true;
@@ -90,7 +92,7 @@ class ConvolutionFinder {
   }
 
   bool has_known_statistics(const ir::Node& norm, ValueId of) const {
-    int64_t channels = type(of).sizes[1];
+    const ir::Size& channels = type(of).sizes[1];
     bool fits = ir::operand(norm, 0) == of && ir::plain_text(norm.args[5]) == "false" && norm.writes.empty() && !norm.ordered;
     for (size_t k : {1, 2, 3, 4}) {
       ValueId vector = ir::operand(norm, k);
@@ -105,7 +107,7 @@ class ConvolutionFinder {
   bool is_sum(const ir::Node& add, ValueId of, const ir::Group& group) const {
     ValueId a = ir::operand(add, 0), b = ir::operand(add, 1), other = a == of ? b : a;
     return ir::makes_one(graph_, add) && a != kNoValue && b != kNoValue && a != b && ir::plain_text(add.args[2]) == "1" &&
-           type(other).sizes == type(of).sizes && type(other).dtype == type(of).dtype &&
+           ir::same(type(other).sizes, type(of).sizes) && type(other).dtype == type(of).dtype &&
            !std::count(group.inputs.begin(), group.inputs.end(), other);
   }
 
@@ -115,9 +117,7 @@ class ConvolutionFinder {
   std::vector<size_t> taken_;
 };
 
-std::vector<int64_t> channels_last(const std::vector<int64_t>& sizes) {
-  return {sizes[1] * sizes[2] * sizes[3], 1, sizes[3] * sizes[1], sizes[1]};
-}
+ir::SizeList channels_last(const ir::SizeList& sizes) { return {sizes[1] * sizes[2] * sizes[3], 1, sizes[3] * sizes[1], sizes[1]}; }
 
 }  // namespace
 
@@ -141,7 +141,7 @@ ir::Graph prefer_channels_last(const ir::Graph& graph) {
       ir::for_each_definition(graph.nodes[i], [&](ValueId id) {
         const ir::Value& value = graph.values[id];
         changes_layout[id] = value.type.sizes.size() == 4 && value.alias_of == kNoValue && graph.nodes[i].writes.empty() &&
-                             value.type.strides == ir::contiguous_strides(value.type.sizes);
+                             same(value.type.strides, ir::contiguous_strides(value.type.sizes));
       });
   for (size_t i = 0; i < graph.nodes.size(); ++i)
     if (!computes(graph, i)) ir::for_each_operand(graph.nodes[i], [&](ValueId id) { changes_layout[id] = false; });

@@ -24,8 +24,8 @@ constexpr int kMaxReductionDepth = 3;
 // nodes, 0.13 s with 32.
 constexpr size_t kMaxGroupNodes = 32;
 
-std::vector<int64_t> without_reduced(const std::vector<int64_t>& sizes, const std::vector<bool>& reduced) {
-  std::vector<int64_t> out = sizes;
+ir::SizeList without_reduced(const ir::SizeList& sizes, const std::vector<bool>& reduced) {
+  ir::SizeList out = sizes;
   for (size_t d = 0; d < reduced.size(); ++d)
     if (reduced[d]) out[d] = 1;
   return out;
@@ -86,7 +86,7 @@ class GroupFinder {
 
   // Iteration space of a node.
   struct NodeSpace {
-    const std::vector<int64_t>& sizes;
+    const ir::SizeList& sizes;
     std::vector<bool> reduced;
     std::vector<ir::StridedOperand> strided_operands;
     std::vector<ir::IndexRange> index_ranges;
@@ -96,8 +96,9 @@ class GroupFinder {
 
   // A node may also compute on the reduced results of a group.
   bool takes(const ir::Group& group, const NodeSpace& space) const {
-    if (group.sizes == space.sizes) return fits(group.loops().reduced, space.reduced);
-    return space.reduced.empty() && !group.loops().reduced.empty() && without_reduced(group.sizes, group.loops().reduced) == space.sizes;
+    if (same(group.sizes, space.sizes)) return fits(group.loops().reduced, space.reduced);
+    return space.reduced.empty() && !group.loops().reduced.empty() &&
+           same(without_reduced(group.sizes, group.loops().reduced), space.sizes);
   }
 
   // No operand of the node may lack dimensions of the group's iteration space, or have other strides than in the rest of the group.
@@ -119,7 +120,7 @@ class GroupFinder {
     return it == list.end() ? nullptr : &*it;
   }
   static bool have_same_strides(const ir::StridedOperand* a, const ir::StridedOperand* b) {
-    return a && b ? a->strides == b->strides : !a && !b;
+    return a && b ? same(a->strides, b->strides) : !a && !b;
   }
 
   bool reads(const ir::Group& group, ValueId value) const {
@@ -150,7 +151,8 @@ class GroupFinder {
       if (group == kNone || !can_join(group, node, space)) return;
       bool is_known = std::find(merged.begin(), merged.end(), group) != merged.end();
       if (!is_known && nodes + groups_[group].nodes.size() > kMaxGroupNodes) return;
-      if (!fits(reduced, groups_[group].loops().reduced) || (!merged.empty() && groups_[merged[0]].sizes != groups_[group].sizes)) return;
+      if (!fits(reduced, groups_[group].loops().reduced) || (!merged.empty() && !same(groups_[merged[0]].sizes, groups_[group].sizes)))
+        return;
       // Concatenations and pooling need positions, which loops over reduced dimensions do not have.
       bool reduces = !reduced.empty() || !groups_[group].loops().reduced.empty();
       if (reduces && (has_positions || states_[group].has_positions)) return;
@@ -212,8 +214,8 @@ class GroupFinder {
   // Returns whether a group is a plain cat, which ATen copies faster, unless it is so small that the call costs more than the copy.
   bool only_copies(const ir::Group& group) const {
     constexpr int64_t kMinElementsForAtenCopy = 4096;  // Estimate, not measured.
-    int64_t elements = 1;
-    for (int64_t size : group.sizes) elements *= size;
+    ir::Size elements = 1;
+    for (const ir::Size& size : group.sizes) elements *= size;
     return group.nodes.size() == 1 && graph_.nodes[group.nodes[0]].op == "aten::cat" && !unfused_ && elements >= kMinElementsForAtenCopy;
   }
 
@@ -238,7 +240,7 @@ class GroupFinder {
   bool is_segment(int group, ValueId operand) const {
     const ir::Group& g = groups_[group];
     if (unfused_ || !states_[group].open || !g.loops().reduced.empty() || !g.loops().strided_operands.empty() ||
-        states_[group].has_positions || g.sizes != graph_.values[operand].type.sizes)
+        states_[group].has_positions || !same(g.sizes, graph_.values[operand].type.sizes))
       return false;
     std::map<ValueId, int> inside;
     for (size_t i : g.nodes) ir::for_each_operand(graph_.nodes[i], [&](ValueId id) { ++inside[id]; });
@@ -330,7 +332,9 @@ ir::Graph fuse(const ir::Graph& graph, const std::vector<ir::Group>& groups) {
   ir::Graph out{graph.name,
                 graph.values,
                 graph.inputs,
+                graph.symbols,
                 graph.scalars,
+                graph.conditions,
                 {},
                 graph.write_backs,
                 graph.outputs,

@@ -16,9 +16,10 @@ class Rewriter {
  public:
   Rewriter(const ir::Graph& graph, const ir::Group& group, const ir::Node& norm, int64_t groups) : call_(graph, group), norm_(norm) {
     const Shape& sizes = group.sizes;
-    int64_t length = 1;
-    for (size_t d = 1; d < sizes.size(); ++d) length *= sizes[d];
-    rows_ = {sizes[0], groups, length / groups}, ones_ = {sizes[0], groups, 1}, channels_ = {sizes[0], sizes[1], length / sizes[1]};
+    ir::Size length = 1;  // Number of elements per channel.
+    for (size_t d = 2; d < sizes.size(); ++d) length *= sizes[d];
+    rows_ = {sizes[0], groups, floor_divide(sizes[1] * length, groups)}, ones_ = {sizes[0], groups, 1};
+    channels_ = {sizes[0], sizes[1], length};
     wide_ = call_.type(operand(norm, 0)).dtype == DType::f64 ? DType::f64 : DType::f32;
   }
 
@@ -96,7 +97,7 @@ class Rewriter {
 };
 
 bool is_contiguous(const ir::Graph& graph, ValueId id) {
-  return id == kNoValue || graph.values[id].type.strides == ir::contiguous_strides(graph.values[id].type.sizes);
+  return id == kNoValue || same(graph.values[id].type.strides, ir::contiguous_strides(graph.values[id].type.sizes));
 }
 
 }  // namespace
@@ -107,11 +108,11 @@ std::vector<ir::Group> find_group_norms(const ir::Graph& graph) {
     const ir::Node& norm = graph.nodes[i];
     bool is_forward = norm.op == "aten::native_group_norm";
     if (!is_forward && norm.op != "aten::native_group_norm_backward") continue;
-    const auto* groups = constant<int64_t>(norm, is_forward ? 6 : 8);
+    auto groups = integer(norm, is_forward ? 6 : 8);
     ir::Group group{.nodes = {i}, .sizes = graph.values[operand(norm, 0)].type.sizes};
-    int64_t count = 1;
-    for (int64_t size : group.sizes) count *= size;
-    bool fits = groups && count > group.sizes[0] * *groups;
+    ir::Size length = 1;  // Number of elements per sample.
+    for (size_t d = 1; d < group.sizes.size(); ++d) length *= group.sizes[d];
+    bool fits = groups && group.sizes[0] > 0 && length > *groups && same(floor_divide(length, *groups) * *groups, length);
     for (size_t a = 0; a < (is_forward ? 3 : 5); ++a) {
       fits &= is_contiguous(graph, operand(norm, a));
       if (operand(norm, a) != kNoValue) group.inputs.push_back(operand(norm, a));

@@ -14,8 +14,8 @@ std::shared_ptr<const ir::Graph> rewrite(const ir::Graph& graph, const ir::Group
   CallBuilder call(graph, group);
   ValueId x = operand(softmax, 0), target = operand(loss, 1);
   ir::DType type = call.type(x).dtype, index_type = call.type(target).dtype;
-  int64_t rows = call.type(x).sizes[0];
-  std::vector<int64_t> all = call.type(x).sizes, column = {rows, 1}, line = {rows};
+  ir::Size rows = call.type(x).sizes[0];
+  ir::SizeList all = call.type(x).sizes, column = {rows, 1}, line = {rows};
   ir::Attribute none = ir::None{}, one = int64_t{1}, along = std::vector<int64_t>{1}, zero = int64_t{0}, yes = true, no = false;
   ValueId most = call.add("aten::amax", {x, along, yes}, column, type);
   ValueId powers = call.add("aten::exp", {call.add("aten::sub.Tensor", {x, most, one}, all, type)}, all, type);

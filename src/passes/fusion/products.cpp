@@ -12,9 +12,9 @@ namespace {
 using ir::kNoValue;
 using ir::ValueId;
 
-bool is_contiguous(const ir::TensorType& type) { return type.strides == ir::contiguous_strides(type.sizes); }
+bool is_contiguous(const ir::TensorType& type) { return same(type.strides, ir::contiguous_strides(type.sizes)); }
 
-bool is_dense(const ir::TensorType& type) { return is_contiguous(type) || (type.strides[0] == 1 && type.strides[1] == type.sizes[0]); }
+bool is_dense(const ir::TensorType& type) { return is_contiguous(type) || (type.strides[0] == 1 && same(type.strides[1], type.sizes[0])); }
 
 bool is_one(const ir::Node& node, size_t index) { return ir::plain_text(node.args[index]) == "1"; }
 
@@ -45,8 +45,8 @@ void take_bias(const ir::Graph& graph, const ops::Lowerings& lowerings, const Us
   ValueId a = ir::operand(graph.nodes[next], 0), b = ir::operand(graph.nodes[next], 1), bias = a == value ? b : a;
   if (a == b || bias == kNoValue || !is_state(bias)) return;
   const ir::TensorType &added = graph.values[bias].type, &result = graph.values[sum].type;
-  if (added.dtype != type.dtype || added.sizes != std::vector<int64_t>{type.sizes[1]} || !is_contiguous(added) || !is_contiguous(result) ||
-      result.sizes != graph.values[value].type.sizes || result.sizes.back() != type.sizes[1] || result.dtype != type.dtype)
+  if (added.dtype != type.dtype || !same(added.sizes, {type.sizes[1]}) || !is_contiguous(added) || !is_contiguous(result) ||
+      !same(result.sizes, graph.values[value].type.sizes) || !same(result.sizes.back(), type.sizes[1]) || result.dtype != type.dtype)
     return;
   nodes.push_back(next);
   size_t last = users.only(sum);
@@ -158,8 +158,7 @@ std::vector<ir::Group> find_products(const ir::Graph& graph, const ops::Lowering
                 left.strides[0] >= left.sizes[1] && is_contiguous(result);
     if (has_bias) {
       const ir::TensorType& bias = graph.values[product.bias].type;
-      fits &= is_one(node, 3) && is_one(node, 4) && bias.sizes == std::vector<int64_t>{right.sizes[1]} && is_contiguous(bias) &&
-              bias.dtype == left.dtype;
+      fits &= is_one(node, 3) && is_one(node, 4) && same(bias.sizes, {right.sizes[1]}) && is_contiguous(bias) && bias.dtype == left.dtype;
     }
     if (!fits || product.left == product.right || product.bias == product.left || product.bias == product.right) continue;
     ir::Group group{.nodes = {i}, .inputs = {product.left, product.right}, .outputs = {ir::only_result(node)}, .sizes = result.sizes};
