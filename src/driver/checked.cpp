@@ -214,6 +214,7 @@ void CheckedCalls::build_plan(Plan& plan, const capture::OpRange& range, bool gr
     plan.found = family.find(plan.functional, may_specialise, {options_, /*keeps_weights=*/!grad_mode, phases_});
     if (!plan.found.executable) return;
     for (const ir::Input& input : graph.inputs) plan.inputs.push_back(geometry_of(graph.values[input.value].type.fixed()));
+    plan.functional.graph = {};  // The executable has what it needs of it.
     plan.is_unbuildable = false;
   } catch (const std::exception& error) {
     counts_.obstacles.push_back(internal_errors_.note(error));
