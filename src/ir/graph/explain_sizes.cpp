@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "ir/graph/size_expression.h"
+
 namespace tenon::ir {
 namespace {
 
@@ -32,8 +34,6 @@ std::optional<int64_t> ratio(const SizeSamples& samples, const SizeSamples& of) 
     if (samples[i] != c * of[i]) return std::nullopt;
   return c == 0 ? std::nullopt : std::optional(c);
 }
-
-int64_t floor_quotient(int64_t a, int64_t positive) { return a / positive - (a % positive < 0 ? 1 : 0); }
 
 }  // namespace
 

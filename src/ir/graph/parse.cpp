@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "base/text.h"
+#include "ir/graph/print.h"
 
 namespace tenon::ir {
 namespace {
@@ -151,16 +152,6 @@ class GraphParser : Scanner {
       if (!accept(",")) break;
     }
     symbol(close);
-    return out;
-  }
-
-  static SizeList default_strides(const SizeList& sizes) {
-    SizeList out(sizes.size());
-    Size step = 1;
-    for (size_t i = sizes.size(); i-- > 0;) {
-      out[i] = step;
-      if (!sizes[i].is_number() || sizes[i].number() > 1) step *= sizes[i];
-    }
     return out;
   }
 

@@ -44,16 +44,6 @@ std::string sizes_text(const SizeList& list) {
   return join(list, [](const Size& size) { return size.text(); });
 }
 
-// The text leaves out these strides. Unlike contiguous_strides, this asks no condition: it is no statement about sizes.
-bool are_default_strides(const TensorType& type) {
-  Size step = 1;
-  for (size_t i = type.sizes.size(); i-- > 0;) {
-    if (!same(type.strides[i], step)) return false;
-    if (!type.sizes[i].is_number() || type.sizes[i].number() > 1) step *= type.sizes[i];
-  }
-  return true;
-}
-
 struct AttributePrinter {
   std::string operator()(const None&) const { return "none"; }
   std::string operator()(bool flag) const { return boolean(flag); }
@@ -152,9 +142,19 @@ class GraphPrinter {
 
 }  // namespace
 
+SizeList default_strides(const SizeList& sizes) {
+  SizeList out(sizes.size());
+  Size step = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    out[i] = step;
+    if (!sizes[i].is_number() || sizes[i].number() > 1) step *= sizes[i];
+  }
+  return out;
+}
+
 std::string print(const TensorType& type) {
   std::string text = std::string(dtype_name(type.dtype)) + "[" + sizes_text(type.sizes) + "]";
-  if (!are_default_strides(type)) text += "{" + sizes_text(type.strides) + "}";
+  if (!same(type.strides, default_strides(type.sizes))) text += "{" + sizes_text(type.strides) + "}";
   if (!same(type.offset, 0)) text += "+" + type.offset.text();
   return text;
 }

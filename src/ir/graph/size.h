@@ -88,7 +88,6 @@ class ConditionScope {
   ConditionScope& operator=(const ConditionScope&) = delete;
 
  private:
-  friend class Size;
   friend bool ask(const Size& a, const Size& b, bool is_order);
   const SymbolValues& values_;
   std::string origin_;

@@ -8,9 +8,10 @@
 #include "base/error.h"
 
 namespace tenon::ir {
-namespace {
 
 int64_t floor_quotient(int64_t a, int64_t positive) { return a / positive - (a % positive < 0 ? 1 : 0); }
+
+namespace {
 
 // All expressions by their text. Programs use few different ones, so they are kept for the life of the process.
 struct Interned {

@@ -10,6 +10,9 @@
 
 namespace tenon::ir {
 
+// a / positive, rounded down.
+int64_t floor_quotient(int64_t a, int64_t positive);
+
 struct SizeBounds {
   static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();  // No bound: -kNone below, kNone above.
   int64_t low = -kNone, high = kNone;
