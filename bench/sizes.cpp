@@ -1,16 +1,24 @@
-// Calls whose sizes change: the cost of a size that is new, a stream of lengths, and memory per size. One thread, its CPU time.
-// `bench_sizes new|stream|memory [layers]` runs one benchmark.
+// Calls whose sizes change: the cost of a size that is new, a stream of lengths, memory per size, and text generation with batches of all
+// sizes. One thread, its CPU time. `bench_sizes new|stream|memory|generate [layers]` runs one benchmark. `bench_sizes serve [layers]` reads
+// lengths and times a call for each; bench/sizes.py uses it.
 #include <ATen/Parallel.h>
 #include <malloc.h>
 #include <tenon/compile.h>
+#include <tenon/generate.h>
 #include <tenon/inspect.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
+#include <iostream>
+#include <numeric>
+#include <random>
 #include <string>
 
 #include "bench/models/llama.h"
 #include "bench/timing.h"
+#include "models/llama/model.h"
 
 using namespace tenon;
 using namespace tenon::bench;
@@ -59,18 +67,20 @@ void bench_new(int64_t layers) {
   report_recordings("new size recordings", explain(fast));
 }
 
-// Lengths that all differ, beside graphs that were recorded for each of them.
+constexpr int64_t kStreamBatch = 4;
+
+// Lengths that all differ, beside graphs that were recorded for each of them. bench/sizes.py has the same lengths.
 void bench_stream(int64_t layers) {
-  constexpr int64_t kBatch = 4, kCalls = 16;
+  constexpr int64_t kCalls = 16;
   Llama model = make_model(layers);
   auto forward = [&](const Tensor& ids) { return model->forward(ids); };
   auto fast = compile(forward, {.name = "all sizes"});
   auto fixed = compile(forward, {.name = "one size", .recompile_limit = 100, .dynamic = Dynamic::no});
   std::vector<Tensor> inputs;
-  for (int64_t i = 0; i < kCalls; ++i) inputs.push_back(random_ids(kBatch, 33 + (i * 29) % 64));
+  for (int64_t i = 0; i < kCalls; ++i) inputs.push_back(random_ids(kStreamBatch, 33 + (i * 29) % 64));
   for (const Tensor& ids : inputs)
     for (int i = 0; i < 3; ++i) fixed(ids);
-  for (int64_t length : {24, 24, 27, 100, 20, 17}) fast(random_ids(kBatch, length));
+  for (int64_t length : {24, 24, 27, 100, 20, 17}) fast(random_ids(kStreamBatch, length));
   double ours = 0, theirs = 0;
   for (const Tensor& ids : inputs) {
     theirs += cpu_of([&] { fixed(ids); });
@@ -80,9 +90,23 @@ void bench_stream(int64_t layers) {
   report_recordings("stream recordings", explain(fast));
 }
 
+// Reads lengths and prints the CPU seconds of the process for a call with each, and the number of recordings so far.
+void serve_lengths(int64_t layers) {
+  Llama model = make_model(layers);
+  auto fast = compile([&](const Tensor& ids) { return model->forward(ids); }, {.name = "all sizes"});
+  for (int64_t length; std::cin >> length;) {
+    Tensor ids = random_ids(kStreamBatch, length);
+    std::clock_t start = std::clock();
+    fast(ids);
+    double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+    std::printf("%.6f %zu\n", seconds, explain(fast).recorded);
+    std::fflush(stdout);
+  }
+}
+
 // Growth of the heap per size that is met.
 void bench_memory(int64_t layers) {
-  constexpr int64_t kSizes = 24;
+  constexpr int64_t kSizes = 6;  // All of them are remembered.
   Llama model = make_model(layers);
   auto fast = compile([&](const Tensor& ids) { return model->forward(ids); }, {.name = "llama"});
   for (int64_t length : {3, 3, 5, 6, 7}) fast(random_ids(2, length));
@@ -90,6 +114,83 @@ void bench_memory(int64_t layers) {
   for (int64_t i = 0; i < kSizes; ++i)
     for (int k = 0; k < 2; ++k) fast(random_ids(2, 8 + i));
   report("memory per size", static_cast<double>(mallinfo2().uordblks - before) / 1024 / kSizes, "KB", 0, 0);
+}
+
+using Prompts = std::vector<std::vector<int64_t>>;
+
+// Draws the weights of a model instead of reading them from files.
+struct RandomWeights : Weights::Source {
+  bool has(const std::string&) override { return true; }
+  at::Tensor take(const std::string&, at::IntArrayRef sizes) override {
+    return sizes.size() == 1 ? torch::ones(sizes) : torch::randn(sizes) * 0.02;
+  }
+};
+
+std::shared_ptr<CausalModel> make_causal_model(int64_t layers, int64_t width, int64_t heads, int64_t vocabulary) {
+  torch::manual_seed(1);
+  models::LlamaConfig config{};
+  config.vocabulary = vocabulary, config.width = width, config.inner = 3 * width, config.layers = layers;
+  config.heads = heads, config.kv_heads = heads / 4, config.head_size = width / heads, config.positions = 8192;
+  config.epsilon = 1e-6;
+  return std::make_shared<models::Llama>(config, Weights(std::make_shared<RandomWeights>()));
+}
+
+GenerateOptions tokens_of(int64_t count) { return {.max_new_tokens = count, .stop = std::vector<int64_t>()}; }
+
+// All batch sizes from 1 to 64 in random order, with prompts of random lengths. The cache has a capacity of 2,048 tokens at first and is
+// doubled when a text does not fit. That happens twice, so batches of many sizes use each of the three capacities.
+void bench_batch_sizes() {
+  constexpr int64_t kVocabulary = 2048;
+  Generator generate(make_causal_model(/*layers=*/4, /*width=*/256, /*heads=*/8, kVocabulary));
+  std::mt19937 random(5);
+  auto between = [&](int64_t low, int64_t high) { return low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1)); };
+  auto prompt_of = [&](int64_t length) {
+    std::vector<int64_t> prompt(static_cast<size_t>(length));
+    for (int64_t& id : prompt) id = between(3, kVocabulary - 1);
+    return prompt;
+  };
+  auto run = [&](int64_t batch) {
+    Prompts prompts;
+    for (int64_t i = 0; i < batch; ++i) prompts.push_back(prompt_of(between(1, 100)));
+    generate(prompts, tokens_of(6));
+  };
+  auto outgrow = [&](int64_t capacity) {  // The prompt fits into the cache, but not its text.
+    generate({prompt_of(capacity - 8), prompt_of(between(1, 100))}, tokens_of(24));
+  };
+  auto count = [&](size_t Explanation::*calls) { return explain(*generate.prefill()).*calls + explain(*generate.decode()).*calls; };
+
+  for (int64_t batch : {1, 1, 3, 3, 5, 7, 9}) run(batch);
+  size_t recorded = count(&Explanation::recorded), calls = count(&Explanation::calls);
+  std::vector<int64_t> batches(64);
+  std::iota(batches.begin(), batches.end(), 1);
+  std::shuffle(batches.begin(), batches.end(), random);
+  for (size_t i = 0; i < batches.size(); ++i) {
+    if (i == 21) outgrow(2048);
+    if (i == 42) outgrow(4096);
+    run(batches[i]);
+  }
+  report("generator recordings", static_cast<double>(count(&Explanation::recorded) - recorded), "recordings", 0, 0);
+  report("generator recordings, plain", static_cast<double>(count(&Explanation::plain)), "calls", 0, 0);
+  report("generator steps after the warm-up", static_cast<double>(count(&Explanation::calls) - calls), "calls", 0, 0);
+}
+
+// A batch in which every second text ends within the first 5 % of the tokens, and the same batch in which no text ends. A batch of half the
+// size shows what would remain if all of these texts had ended at once: reading the weights costs the same for every batch size.
+void bench_half_ended() {
+  constexpr size_t kBatch = 32;
+  constexpr int64_t kTokens = 128, kFirstTokens = 6;
+  Generator generate(make_causal_model(/*layers=*/4, /*width=*/512, /*heads=*/8, /*vocabulary=*/8192));
+  auto run = [&](size_t batch, bool half_end) {
+    Prompts prompts;
+    for (size_t i = 0; i < batch; ++i) prompts.emplace_back(16, static_cast<int64_t>(3 + i));
+    std::vector<int64_t> counts(batch);
+    generate(prompts, tokens_of(kTokens), [&](size_t row, int64_t) { return ++counts[row] < kFirstTokens || !half_end || row % 2 == 0; });
+    for (size_t row = 0; row < batch; ++row)
+      TORCH_CHECK(counts[row] == (half_end && row % 2 == 1 ? kFirstTokens : kTokens), "a text has an unexpected length");
+  };
+  auto seconds = side_by_side({[&] { run(kBatch, false); }, [&] { run(kBatch, true); }, [&] { run(kBatch / 2, false); }}, 7, 1);
+  report("generator half ended", seconds[1] / seconds[0], "x no text ends", seconds[0], seconds[1]);
+  report("generator half batch", seconds[2] / seconds[0], "x the whole batch", seconds[0], seconds[2]);
 }
 
 }  // namespace
@@ -102,4 +203,6 @@ int main(int argc, char** argv) {
   if (part.empty() || part == "new") bench_new(layers);
   if (part.empty() || part == "stream") bench_stream(layers);
   if (part.empty() || part == "memory") bench_memory(layers);
+  if (part.empty() || part == "generate") bench_batch_sizes(), bench_half_ended();
+  if (part == "serve") serve_lengths(layers);
 }

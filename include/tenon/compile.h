@@ -80,6 +80,9 @@ struct Options {
   // Number of recordings after which calls that fit no graph run as plain eager. The first such call prints a warning.
   size_t recompile_limit = 16;
   Dynamic dynamic = Dynamic::automatic;
+  // Tensors among the arguments, counted from 0 as in `explain`, whose sizes stay constants of the graphs: each of their sizes gets
+  // graphs of its own. Calls throw UserError(config) if there are fewer tensors.
+  std::vector<size_t> specialise;
   Mode mode = Mode::standard;
   // Time that max_autotune may spend on one graph. Progress is shown on a terminal.
   double tuning_seconds = 20;

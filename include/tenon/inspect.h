@@ -51,10 +51,14 @@ struct TENON_API Explanation {
     std::string op, what, where, instead;
     size_t count = 0;
   };
-  // A call that was recorded again, with the guard that failed.
+  // A call that was recorded again, or whose sizes needed another graph.
   struct Recompile {
+    // The guard that failed; "replay" if the program's ops differed from the recorded ones; "condition" if a graph was built again
+    // because a condition of the known graph does not hold for the call's sizes.
     std::string guard;
     std::string detail;
+    // The line of the program where the difference showed: the op that differed, or the call of the compiled function.
+    std::string where;
   };
 
   std::string name, backend;

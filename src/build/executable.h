@@ -32,6 +32,10 @@ class Executable {
   // `scalars` has one element per scalar of the graph; if empty, the recorded scalars are used.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, runtime::RunMode mode, c10::ArrayRef<double> scalars = {}) const;
   const ir::Graph& graph() const { return *parts_.graph; }
+  // Frees the memory that Mode::reduce_overhead keeps for the next run.
+  void release_kept_memory() const {
+    if (interpreter()) interpreter()->release_kept_memory();
+  }
   // The kernels of backend `native`, and the ops that it runs in ATen.
   std::vector<Explanation::Kernel> kernels() const;
   const std::vector<Explanation::Call>& aten_calls() const;

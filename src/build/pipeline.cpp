@@ -4,15 +4,40 @@
 #include "base/error.h"
 #include "base/flags.h"
 #include "build/build_error.h"
-#include "build/check_graph.h"
 #include "build/code_cache.h"
 #include "build/native.h"
+#include "ir/graph/parse.h"
+#include "ir/graph/print.h"
+#include "ir/graph/verify.h"
 #include "passes/eliminate_dead.h"
 #include "passes/runner.h"
 #include "planner/reuse.h"
 #include "runtime/tuner.h"
 
 namespace tenon::build {
+namespace {
+
+// Throws InternalError if print, parse and print again give another text. The text is the interface to other backends and to tools, so it
+// must be complete. Does nothing unless TENON_CHECK_TEXT is set.
+void check_text(const ir::Graph& graph) {
+  static const bool check_text = is_set(Flag::check_text);
+  if (!check_text) return;
+  std::string text = ir::print(graph);
+  ir::Graph again = ir::parse(text);
+  ir::verify(again);
+  if (ir::print(again) != text) throw InternalError("a graph changed when its text was parsed and printed again:\n" + text);
+}
+
+}  // namespace
+
+void check_graph(const ir::Graph& graph) {
+  try {
+    ir::verify(graph);
+    check_text(graph);
+  } catch (const std::exception& error) {
+    throw BuildError(graph, /*keeps_weights=*/false, error.what());
+  }
+}
 
 capture::Functional functional_graph(const capture::Tape& tape, const capture::TapeRange& range, const capture::ProgramResults& results,
                                      const std::string& name) {

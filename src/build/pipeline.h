@@ -17,6 +17,9 @@ namespace tenon::build {
 capture::Functional functional_graph(const capture::Tape& tape, const capture::TapeRange& range, const capture::ProgramResults& results,
                                      const std::string& name);
 
+// Throws BuildError if the graph breaks a rule of the graph language.
+void check_graph(const ir::Graph& graph);
+
 struct Program {
   capture::Functional functional;
   std::shared_ptr<const Executable> executable;  // Null if the graph has obstacles.

@@ -86,10 +86,7 @@ void Replayer::run_immediately(const TapeOp& entry, const c10::OperatorHandle& o
   } catch (...) {
     mutex_.lock();
     rearm();
-    if (is_deriving()) {
-      derived_->tape.ops.pop_back();
-      has_rule_.pop_back();
-    }
+    forget_failed_op();
     throw;
   }
   mutex_.lock();
@@ -101,6 +98,18 @@ void Replayer::run_immediately(const TapeOp& entry, const c10::OperatorHandle& o
     if (CallStorage& storage = storages_[write.ref.storage]; storage.impl) retire_copy(storage.impl);
   ++cursor_;
   if (alone) flushed_ = cursor_;
+}
+
+// The program may catch the error and continue with another op, for which the storage ids have other meanings.
+void Replayer::forget_failed_op() {
+  if_alone([&] {
+    for (int32_t id : storages_.newly_bound())
+      if (storages_[id].armed) bridge::disarm(storages_[id].impl);
+  });
+  storages_.undo_match();
+  if (!is_deriving()) return;
+  derived_->tape.ops.pop_back();
+  has_rule_.pop_back();
 }
 
 // Binds the storages of results that are there, since the op has run.

@@ -110,9 +110,9 @@ bool OpMatcher::matches_argument_except_sizes(const TapeArgument& expected, cons
 template <class Same>
 bool OpMatcher::matches_arguments(const TapeOp& entry, const c10::OperatorHandle& op, const Stack& stack, Same&& same) {
   if (!(entry.op == op)) return false;
+  storages_.start_match();
   if (entry.immediate) return true;  // The op runs anyway, whatever its operands are.
   if (entry.default_dtype != c10::get_default_dtype_as_scalartype()) return false;
-  storages_.start_match();
   size_t first = stack.size() - entry.args.size();
   bool match = true;
   for (size_t i = 0; i < entry.args.size() && match; ++i) {

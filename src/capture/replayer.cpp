@@ -11,6 +11,7 @@
 #include "capture/dispatch_state.h"
 #include "capture/faults.h"
 #include "capture/observed_tensor.h"
+#include "capture/source.h"
 #include "capture/tensors.h"
 
 namespace tenon::capture {
@@ -86,6 +87,7 @@ std::string Replayer::describe_difference(const TapeOp* entry, const c10::Operat
 void Replayer::depart(const std::string& difference) {
   flush();
   difference_ = difference;
+  difference_frames_ = return_addresses();
   if (!is_deriving()) shared_ops_ = cursor_;
   alike_ops_ = cursor_;
   if (!options_.may_record || !derivable_) {

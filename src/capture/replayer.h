@@ -64,7 +64,9 @@ class Replayer : public Listener, public PendingReplay {
   Stream* derived() { return complete_ && state_ == ReplayState::deriving && derivable_ ? derived_.get() : nullptr; }
   size_t shared() const { return shared_ops_; }
   size_t alike() const { return alike_ops_; }
+  // How the program departed from the known streams, and the program's return addresses there.
   const std::string& difference() const { return difference_; }
+  const std::vector<void*>& difference_frames() const { return difference_frames_; }
   const ReplayCounts& counts() const { return counts_; }
 
  private:
@@ -119,6 +121,7 @@ class Replayer : public Listener, public PendingReplay {
   // Flushing.
   bool touches_deferred(const c10::OperatorHandle& op, const Stack& stack) const;
   void run_immediately(const TapeOp& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack, bool alone);
+  void forget_failed_op();
   void bind_results(const TapeOp& entry, const Stack& stack);
   std::vector<int32_t> disarm_operands(const c10::OperatorHandle& op, const Stack& stack);
   void flush();
@@ -148,6 +151,7 @@ class Replayer : public Listener, public PendingReplay {
   std::optional<BackwardStart> running_backward_;  // A backward that runs op by op.
   bool same_nodes_ = true;                         // The same ops as in the stream created autograd's nodes.
   std::string difference_;
+  std::vector<void*> difference_frames_;
   ReplayCounts counts_;
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> arguments_;
 

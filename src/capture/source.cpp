@@ -20,7 +20,7 @@ bool contains(const std::string& text, const char* substring) { return text.find
 
 bool belongs_to_user(const Line& line) {
   if (line.file.empty() || line.file[0] == '?' || line.number.empty() || line.number[0] == '?' || line.number == "0") return false;
-  for (const char* path : {"/torch/include/", "/include/c++/", "/src/capture/", "/src/driver/", "/tenon/compile.h", "/sysdeps/", "/csu/"})
+  for (const char* path : {"/torch/include/", "/include/c++/", "/src/capture/", "/src/driver/", "/include/tenon/", "/sysdeps/", "/csu/"})
     if (contains(line.file, path)) return false;
   return true;
 }

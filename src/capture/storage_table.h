@@ -71,6 +71,8 @@ class StorageTable {
   void start_match() { buffers_.newly_bound.clear(); }
   bool bind_in_match(int32_t id, const c10::TensorImpl* tensor, int64_t shift);
   void undo_match();
+  // The storages that the last op that matched has bound.
+  const std::vector<int32_t>& newly_bound() const { return buffers_.newly_bound; }
 
   // The storages that deferred ops use, and those whose contents they still have to compute.
   const std::vector<int32_t>& used() const { return buffers_.used; }

@@ -5,8 +5,10 @@
 namespace tenon::capture {
 namespace {
 
-// The number of derived streams that are kept; the least recently used one is evicted first. Safety limit on memory, not measured.
-constexpr ptrdiff_t kMaxDerivedStreams = 32;
+// Limits on the derived streams that are kept: their number, and the number of their ops, of which each takes 4 KB with its part of the
+// plan (`bench_sizes memory`). The least recently used stream is evicted first.
+constexpr size_t kMinDerivedStreams = 4, kMaxDerivedStreams = 32;
+constexpr size_t kMaxDerivedOps = 8192;
 
 // Drops the references to the recorded run, because the stream outlives it.
 void forget_run(Tape& tape) {
@@ -41,9 +43,12 @@ std::shared_ptr<const Stream> Streams::add(Tape tape, const Stream* parent, size
   }
   auto list = std::make_shared<StreamList>(*list_);
   list->insert(list->begin(), stream);
-  auto is_derived = [](const auto& s) { return s->derived; };
-  if (std::count_if(list->begin(), list->end(), is_derived) > kMaxDerivedStreams)
-    list->erase(std::find_if(list->rbegin(), list->rend(), is_derived).base() - 1);
+  size_t count = 0, ops = 0;
+  std::erase_if(*list, [&](const auto& other) {
+    if (!other->derived) return false;
+    ++count, ops += other->tape.ops.size();
+    return count > kMaxDerivedStreams || (count > kMinDerivedStreams && ops > kMaxDerivedOps);
+  });
   list_ = std::move(list);
   return stream;
 }

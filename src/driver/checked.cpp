@@ -6,7 +6,6 @@
 #include "base/counters.h"
 #include "base/warn.h"
 #include "bridge/convert.h"
-#include "build/check_graph.h"
 #include "capture/backward.h"
 #include "capture/dispatch_state.h"
 #include "capture/tensors.h"
@@ -83,7 +82,8 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Re
       return;
     }
   }
-  auto run = [&](const capture::OpRange& range, capture::CallMemory& memory) { return run_region(grad_mode, range, memory); };
+  CallKind kind{grad_mode, constant_sizes(in)};
+  auto run = [&](const capture::OpRange& range, capture::CallMemory& memory) { return run_region(kind, range, memory); };
   auto replayer = std::make_shared<capture::Replayer>(streams, record, run, names);
   capture::listen_to_backwards();
   capture::RegisteredReplay registered(replayer);
@@ -99,6 +99,16 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Re
   replayer->finish();
   learn(grad_mode, *replayer, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   internal_errors_.raise();
+}
+
+std::vector<int64_t> CheckedCalls::constant_sizes(const detail::Leaves& in) const {
+  std::vector<int64_t> out;
+  for (size_t argument : options_.specialise) {
+    const at::Tensor& tensor = *in.tensors[argument];
+    out.push_back(tensor.defined() ? tensor.dim() : -1);
+    if (tensor.defined()) out.insert(out.end(), tensor.sizes().begin(), tensor.sizes().end());
+  }
+  return out;
 }
 
 bool CheckedCalls::may_record() const { return streams_[0].recorded() + streams_[1].recorded() < options_.recompile_limit; }
@@ -134,8 +144,7 @@ void CheckedCalls::learn(bool grad_mode, capture::Replayer& replayer, double sec
   if (!recorder) {
     ++counts_.plain;
     ++all.plain;
-    if (stance() == Stance::compile && !may_record())
-      recompile_limit_.reached(options_, counts_.recompiles, {"replay", replayer.difference()});
+    if (stance() == Stance::compile && !may_record()) recompiles_.warn_of_limit(options_, "replay", replayer.difference());
     return;
   }
   ++counts_.recorded;
@@ -143,7 +152,7 @@ void CheckedCalls::learn(bool grad_mode, capture::Replayer& replayer, double sec
   phases_.seconds[static_cast<size_t>(build::Phase::record)] += seconds;
   for (const capture::BreakEvent& event : recorder->tape().breaks)
     if (event.before_op >= replayer.shared()) breaks_.note(event);
-  if (!replayer.difference().empty()) counts_.recompiles.push_back({"replay", replayer.difference()});
+  if (!replayer.difference().empty()) recompiles_.note("replay", replayer.difference(), replayer.difference_frames());
   counts_.program_ops = recorder->tape().ops.size();
   if (!recorder->tape().is_replayable) {
     const char* text = "its arguments are parts of one storage, in another order than when it was recorded";
@@ -163,18 +172,18 @@ void CheckedCalls::forget_plans(bool grad_mode) {
   });
 }
 
-std::shared_ptr<CheckedCalls::Plan> CheckedCalls::find_plan(bool grad_mode, const capture::OpRange& range) {
+std::shared_ptr<CheckedCalls::Plan> CheckedCalls::find_plan(const CallKind& call, const capture::OpRange& range) {
   std::lock_guard lock(mutex_);
   // The stream is being derived: it is used once, and a stream of these sizes is added when the call has ended.
   if (range.stream.id == capture::Stream::kNoId) {
     auto plan = std::make_shared<Plan>();
     plan->live = range.live;
-    build_plan(*plan, range, grad_mode, /*may_specialise=*/false);
+    build_plan(*plan, range, call, /*may_specialise=*/false);
     if (!plan->found.executable) return nullptr;
-    ++plan->found.graph->runs;
+    plan->found.graph->note_run(plan->found.executable);
     return plan;
   }
-  auto& plans = plans_[{grad_mode, range.stream.id, range.begin, range.end}];
+  auto& plans = plans_[{call.grad_mode, range.stream.id, range.begin, range.end}];
   auto it = std::find_if(plans.begin(), plans.end(), [&](const auto& plan) { return plan->live == range.live; });
   if (it == plans.end() && plans.size() >= kMaxPlansPerRange) return nullptr;
   if (it == plans.end()) {
@@ -186,13 +195,13 @@ std::shared_ptr<CheckedCalls::Plan> CheckedCalls::find_plan(bool grad_mode, cons
   Plan& plan = **it;
   // A graph is built when its ops are flushed for the second time. The call that derived a stream was the first one.
   bool is_second = ++plan.times_seen >= 2 || range.stream.derived;
-  if (is_second && !plan.found.executable && !plan.is_unbuildable) build_plan(plan, range, grad_mode, /*may_specialise=*/true);
+  if (is_second && !plan.found.executable && !plan.is_unbuildable) build_plan(plan, range, call, /*may_specialise=*/true);
   if (!plan.found.executable) return nullptr;
-  ++plan.found.graph->runs;
+  plan.found.graph->note_run(plan.found.executable);
   return *it;
 }
 
-void CheckedCalls::build_plan(Plan& plan, const capture::OpRange& range, bool grad_mode, bool may_specialise) {
+void CheckedCalls::build_plan(Plan& plan, const capture::OpRange& range, const CallKind& call, bool may_specialise) {
   const capture::Tape& tape = range.stream.tape;
   CompileNotice notice(options_, range.end - range.begin);
   plan.is_unbuildable = true;  // Reset if there is an executable.
@@ -208,10 +217,11 @@ void CheckedCalls::build_plan(Plan& plan, const capture::OpRange& range, bool gr
       if (std::find(counts_.obstacles.begin(), counts_.obstacles.end(), text) == counts_.obstacles.end()) counts_.obstacles.push_back(text);
     if (!plan.functional.obstacles.empty()) return;
     const ir::Graph& graph = plan.functional.graph;
-    phases_.time(build::Phase::verify, [&] { build::check_graph(graph); });
-    GraphFamily& family = families_[{grad_mode, range.stream.root, range.begin, range.end, range.live}];
-    if (options_.dynamic == Dynamic::yes && family.is_empty()) remember_recording(family, range, grad_mode);
-    plan.found = family.find(plan.functional, may_specialise, {options_, /*keeps_weights=*/!grad_mode, phases_});
+    GraphFamily& family = families_[{call.grad_mode, range.stream.root, range.begin, range.end, range.live, call.constant_sizes}];
+    // The recording may have other sizes where they stay constants.
+    if (options_.dynamic == Dynamic::yes && options_.specialise.empty() && family.is_empty())
+      remember_recording(family, range, call.grad_mode);
+    plan.found = family.find(plan.functional, may_specialise, {options_, /*keeps_weights=*/!call.grad_mode, phases_, recompiles_});
     if (!plan.found.executable) return;
     for (const ir::Input& input : graph.inputs) plan.inputs.push_back(geometry_of(graph.values[input.value].type.fixed()));
     plan.functional.graph = {};  // The executable has what it needs of it.
@@ -233,8 +243,8 @@ void CheckedCalls::remember_recording(GraphFamily& family, const capture::OpRang
   if (functional.obstacles.empty() && functional.resources.empty()) family.remember(functional.graph);
 }
 
-bool CheckedCalls::run_region(bool grad_mode, const capture::OpRange& range, capture::CallMemory& memory) {
-  std::shared_ptr<Plan> plan = find_plan(grad_mode, range);
+bool CheckedCalls::run_region(const CallKind& call, const capture::OpRange& range, capture::CallMemory& memory) {
+  std::shared_ptr<Plan> plan = find_plan(call, range);
   if (!plan) return false;
   std::vector<double> scalars;
   for (int32_t id : plan->functional.scalars) scalars.push_back(memory.scalars[id]);
@@ -277,14 +287,13 @@ void CheckedCalls::explain(Explanation& out) {
   out.recorded += counts_.recorded;
   out.plain += counts_.plain;
   if (counts_.program_ops > 0) out.program_ops = counts_.program_ops;
-  out.recompiles.insert(out.recompiles.end(), counts_.recompiles.begin(), counts_.recompiles.end());
   out.obstacles.insert(out.obstacles.end(), counts_.obstacles.begin(), counts_.obstacles.end());
   for (auto& [key, family] : families_)
     for (const auto& graph : family.graphs()) {
       if (graph->executables.empty()) continue;
       const build::Executable& executable = *graph->executables.front().executable;
       if (!executable.quarantine().empty()) out.obstacles.push_back(executable.quarantine());
-      auto [grad_mode, stream, begin, end, live] = key;
+      auto [grad_mode, stream, begin, end, live, constant_sizes] = key;
       Explanation::Graph& shown = out.graphs.emplace_back();
       shown.text = ir::print(executable.graph());
       shown.served_as = "ops " + std::to_string(begin) + " to " + std::to_string(end) + " of stream " + std::to_string(stream) +
@@ -300,9 +309,12 @@ void CheckedCalls::explain(Explanation& out) {
     }
   for (size_t i = 0; i < phases_.seconds.size(); ++i) out.phases[i].second += phases_.seconds[i];
   Breaks breaks = breaks_;
+  Recompiles recompiles = recompiles_;
   lock.unlock();  // Looking up source lines is slow, and calls need the lock.
-  std::vector<Explanation::Break> list = breaks.list();
-  out.breaks.insert(out.breaks.end(), list.begin(), list.end());
+  std::vector<Explanation::Break> listed_breaks = breaks.list();
+  out.breaks.insert(out.breaks.end(), listed_breaks.begin(), listed_breaks.end());
+  std::vector<Explanation::Recompile> listed = recompiles.list();
+  out.recompiles.insert(out.recompiles.end(), listed.begin(), listed.end());
 }
 
 }  // namespace tenon::driver

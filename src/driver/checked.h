@@ -13,7 +13,7 @@
 #include "driver/breaks.h"
 #include "driver/graph_family.h"
 #include "driver/internal_errors.h"
-#include "driver/recompile_limit.h"
+#include "driver/recompiles.h"
 #include "tenon/inspect.h"
 
 namespace tenon::driver {
@@ -39,12 +39,18 @@ class CheckedCalls {
     std::vector<capture::Geometry> inputs, outputs;
   };
   using PlanKey = std::tuple<bool, size_t, size_t, size_t>;  // Grad mode, stream, begin and end of the op range.
-  // The same op range of all streams that differ only in sizes, and the storages that outlive it.
-  using FamilyKey = std::tuple<bool, size_t, size_t, size_t, std::vector<int32_t>>;
+  // The same op range of all streams that differ only in sizes, the storages that outlive it, and sizes that stay constants.
+  using FamilyKey = std::tuple<bool, size_t, size_t, size_t, std::vector<int32_t>, std::vector<int64_t>>;
+  // What the graphs of a call depend on besides its ops.
+  struct CallKind {
+    bool grad_mode;                       // At the start of the call.
+    std::vector<int64_t> constant_sizes;  // Sizes of the arguments that Options::specialise names.
+  };
 
-  bool run_region(bool grad_mode, const capture::OpRange& range, capture::CallMemory& memory);
-  std::shared_ptr<Plan> find_plan(bool grad_mode, const capture::OpRange& range);
-  void build_plan(Plan& plan, const capture::OpRange& range, bool grad_mode, bool may_specialise);
+  std::vector<int64_t> constant_sizes(const detail::Leaves& in) const;
+  bool run_region(const CallKind& call, const capture::OpRange& range, capture::CallMemory& memory);
+  std::shared_ptr<Plan> find_plan(const CallKind& call, const capture::OpRange& range);
+  void build_plan(Plan& plan, const capture::OpRange& range, const CallKind& call, bool may_specialise);
   void remember_recording(GraphFamily& family, const capture::OpRange& range, bool grad_mode);
   void forget_plans(bool grad_mode);
   void note_plain();
@@ -57,7 +63,7 @@ class CheckedCalls {
   std::map<PlanKey, std::vector<std::shared_ptr<Plan>>> plans_;
   std::map<FamilyKey, GraphFamily> families_;
   InternalErrors internal_errors_;
-  RecompileLimit recompile_limit_;
+  Recompiles recompiles_;
   Breaks breaks_;
   build::Phases phases_;
   Explanation counts_;

@@ -71,6 +71,12 @@ void add_graphs(const Variant& variant, std::vector<Explanation::Graph>& out) {
   for (const auto& executable : variant.executables()) add_kernels(*executable, out.back());
 }
 
+std::string reason_of(const std::string& guard) {
+  if (guard == "replay") return "the call differed from the recording";
+  if (guard == "condition") return "a graph does not serve this size";
+  return "guard '" + guard + "' failed";
+}
+
 std::string megabytes(size_t bytes) {
   std::ostringstream out;
   out << std::fixed << std::setprecision(bytes < 10'000'000 ? 2 : 1) << static_cast<double>(bytes) * 1e-6 << " MB";
@@ -128,8 +134,10 @@ Explanation Region::explain() {
   for (size_t i = 0; i < phases_.seconds.size(); ++i)
     out.phases.emplace_back(build::phase_name(static_cast<build::Phase>(i)), phases_.seconds[i]);
   driver::Breaks breaks = breaks_;
+  driver::Recompiles recompiles = recompiles_;
   lock.unlock();  // Looking up source lines is slow, and calls need the lock.
   out.breaks = breaks.list();
+  out.recompiles = recompiles.list();
   checked_.explain(out);
   return out;
 }
@@ -156,9 +164,8 @@ std::string Explanation::text() const {
   for (const std::string& guard : guards) out << "    " << guard << "\n";
   out << "  recompiles: " << recompiles.size() << "\n";
   for (size_t i = 0; i < recompiles.size() && i < 8; ++i)
-    out << "    recompiled because "
-        << (recompiles[i].guard == "replay" ? "the call differed from the recording" : "guard '" + recompiles[i].guard + "' failed") << ": "
-        << recompiles[i].detail << "\n";
+    out << "    recompiled because " << driver::reason_of(recompiles[i].guard) << ": " << recompiles[i].detail << ", at "
+        << recompiles[i].where << "\n";
   if (recompiles.size() > 8) out << "    and " << recompiles.size() - 8 << " more\n";
   if (!obstacles.empty()) out << "  ran eagerly because:\n";
   for (const std::string& obstacle : obstacles) out << "    " << obstacle << "\n";
@@ -200,7 +207,7 @@ std::string Explanation::json() const {
     j["breaks"].push_back({{"op", b.op}, {"what", b.what}, {"where", b.where}, {"instead", b.instead}, {"count", b.count}});
   j["guards"] = guards;
   j["recompiles"] = nlohmann::ordered_json::array();
-  for (const Recompile& r : recompiles) j["recompiles"].push_back({{"guard", r.guard}, {"detail", r.detail}});
+  for (const Recompile& r : recompiles) j["recompiles"].push_back({{"guard", r.guard}, {"detail", r.detail}, {"where", r.where}});
   j["obstacles"] = obstacles;
   for (const auto& [phase, seconds] : phases) j["seconds"][phase] = seconds;
   return j.dump(2);

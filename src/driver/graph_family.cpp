@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "base/warn.h"
 #include "capture/size_arguments.h"
+#include "capture/source.h"
 #include "ir/graph/generalise.h"
 
 namespace tenon::driver {
@@ -14,8 +16,10 @@ constexpr size_t kMaxSamples = 4;
 constexpr size_t kMaxSymbolicGraphs = 8;
 // Graphs of one op range that serve one set of sizes each; the oldest one is dropped. Bounds memory; not measured.
 constexpr size_t kMaxSpecialGraphs = 32;
-// Sizes for which one symbolic graph keeps its executable. Bounds memory; not measured.
-constexpr size_t kMaxExecutables = 64;
+// Limits on the sizes for which one symbolic graph keeps its executable: their number, and the number of their nodes. Bounds memory; not
+// measured.
+constexpr size_t kMinExecutables = 4, kMaxExecutables = 64;
+constexpr size_t kMaxExecutableNodes = 8192;
 
 bool is_symbolic(const FamilyGraph& graph) { return !graph.graph.symbols.empty(); }
 
@@ -24,11 +28,21 @@ bool conditions_hold(const FamilyGraph& graph, const ir::SymbolValues& symbols) 
   return std::all_of(conditions.begin(), conditions.end(), [&](const ir::Condition& c) { return c.holds(symbols); });
 }
 
+// The first condition that does not hold, and the sizes, for people: "s0 < 256 (fusion) does not hold for s0 = 300".
+std::string failed_condition(const FamilyGraph& graph, const ir::SymbolValues& symbols) {
+  std::string sizes;
+  for (size_t s = 0; s < symbols.size(); ++s) sizes += (s ? ", s" : "s") + std::to_string(s) + " = " + std::to_string(symbols[s]);
+  for (const ir::Condition& c : graph.built->conditions())
+    if (!c.holds(symbols)) return c.text() + " (" + c.origin + ") does not hold for " + sizes;
+  return sizes;
+}
+
 std::shared_ptr<const build::Executable> executable_at(FamilyGraph& graph, const ir::SymbolValues& symbols) {
   auto& known = graph.executables;
   auto it = std::find_if(known.begin(), known.end(), [&](const auto& entry) { return entry.symbols == symbols; });
   if (it == known.end()) {
-    if (known.size() >= kMaxExecutables) known.pop_back();
+    size_t nodes = std::max<size_t>(graph.graph.nodes.size(), 1);
+    if (known.size() >= std::clamp(kMaxExecutableNodes / nodes, kMinExecutables, kMaxExecutables)) known.pop_back();
     it = known.insert(known.begin(), {symbols, graph.built->at(symbols)});
   }
   std::rotate(known.begin(), it, it + 1);
@@ -36,6 +50,13 @@ std::shared_ptr<const build::Executable> executable_at(FamilyGraph& graph, const
 }
 
 }  // namespace
+
+void FamilyGraph::note_run(const std::shared_ptr<const build::Executable>& executable) {
+  ++runs;
+  if (last_run == executable) return;
+  if (last_run) last_run->release_kept_memory();
+  last_run = executable;
+}
 
 GraphFamily::Found GraphFamily::find(const capture::Functional& functional, bool may_specialise, const BuildSettings& settings) {
   const ir::Graph& graph = functional.graph;
@@ -59,16 +80,30 @@ GraphFamily::Found GraphFamily::find_built(const ir::Graph& graph) {
 
 std::shared_ptr<FamilyGraph> GraphFamily::build_symbolic(const capture::Functional& functional, const BuildSettings& settings) {
   auto count = std::count_if(graphs_.begin(), graphs_.end(), [](const auto& known) { return is_symbolic(*known); });
-  if (static_cast<size_t>(count) >= kMaxSymbolicGraphs) return nullptr;
+  if (static_cast<size_t>(count) >= kMaxSymbolicGraphs) {
+    warn_of_limit(settings.options);
+    return nullptr;
+  }
   std::optional<ir::Graph> symbolic;
   // A graph whose conditions do not hold for these sizes is built again with the decisions that they need.
   for (const auto& known : graphs_)
     if (auto symbols = is_symbolic(*known) ? ir::symbols_of(known->graph, functional.graph) : std::nullopt) {
       symbolic = known->graph;
       symbolic->symbols = *symbols;
+      settings.recompiles.note("condition", failed_condition(*known, *symbols), capture::return_addresses());
+      break;
     }
   if (!symbolic) symbolic = generalised(functional.graph);
   return symbolic ? build(*std::move(symbolic), functional, settings) : nullptr;
+}
+
+void GraphFamily::warn_of_limit(const Options& options) {
+  if (std::exchange(has_warned_, true)) return;
+  warn("'" + options.name + "' has " + std::to_string(kMaxSymbolicGraphs) +
+       " graphs for different sizes, and a call fits none of them. Such sizes get graphs of their own from now on, the last " +
+       std::to_string(kMaxSpecialGraphs) +
+       " of which are kept. Pad arguments to fewer sizes, or name arguments whose sizes are few in Options::specialise. tenon::explain "
+       "lists the conditions of all graphs.");
 }
 
 // Samples that explain nothing together with the graph (other structure, or a size 1 where it has more) are left out.
@@ -86,6 +121,7 @@ std::optional<ir::Graph> GraphFamily::generalised(const ir::Graph& graph) const 
 std::shared_ptr<FamilyGraph> GraphFamily::build(ir::Graph graph, const capture::Functional& functional, const BuildSettings& settings) {
   auto out = std::make_shared<FamilyGraph>();
   out->graph = std::move(graph);
+  settings.phases.time(build::Phase::verify, [&] { build::check_graph(out->graph); });
   out->built = settings.phases.time(
       build::Phase::build, [&] { return build::build_graph(settings.options, out->graph, functional.resources, settings.keeps_weights); });
   graphs_.insert(graphs_.begin(), out);

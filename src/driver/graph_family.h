@@ -10,6 +10,7 @@
 
 #include "build/pipeline.h"
 #include "capture/functionalize.h"
+#include "driver/recompiles.h"
 
 namespace tenon::driver {
 
@@ -23,6 +24,10 @@ struct FamilyGraph {
   };
   std::vector<SizedExecutable> executables;  // Most recently used first.
   size_t runs = 0;
+  std::shared_ptr<const build::Executable> last_run;
+
+  // Counts a run. Only the sizes that ran last keep memory for the next run.
+  void note_run(const std::shared_ptr<const build::Executable>& executable);
 };
 
 class GraphFamily {
@@ -32,6 +37,7 @@ class GraphFamily {
     const Options& options;
     bool keeps_weights;
     build::Phases& phases;
+    Recompiles& recompiles;
   };
   struct Found {
     std::shared_ptr<FamilyGraph> graph;  // Null if there is no executable.
@@ -49,10 +55,12 @@ class GraphFamily {
  private:
   Found find_built(const ir::Graph& graph);
   std::shared_ptr<FamilyGraph> build_symbolic(const capture::Functional& functional, const BuildSettings& settings);
+  void warn_of_limit(const Options& options);
   std::shared_ptr<FamilyGraph> build(ir::Graph graph, const capture::Functional& functional, const BuildSettings& settings);
   std::optional<ir::Graph> generalised(const ir::Graph& graph) const;
   std::vector<ir::Graph> samples_;  // Graphs of numbers, newest first.
   std::vector<std::shared_ptr<FamilyGraph>> graphs_;
+  bool has_warned_ = false;  // The user was told that there are too many symbolic graphs.
 };
 
 }  // namespace tenon::driver

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "capture/listener.h"
+#include "capture/source.h"
 #include "driver/compile_notice.h"
 #include "runtime/lease.h"
 #include "tenon/control.h"
@@ -19,8 +20,6 @@ namespace {
 // kRetryEvery-th call. Recording costs about as much as an eager call; not measured further.
 constexpr size_t kMaxMismatches = 8;
 constexpr size_t kRetryEvery = 16;
-// Limit on stored recompile reasons, for programs that keep being recorded.
-constexpr size_t kMaxRecompilesKept = 256;
 
 template <class List, class T>
 void add_once(List& list, const T& item) {
@@ -124,7 +123,16 @@ bool Region::differs_in_sizes(const capture::GuardFailure& failure) const {
   return options_.dynamic != Dynamic::no && is_size && is_argument && (stance() == Stance::compile || checked_.has_streams());
 }
 
+void Region::check_specialised(const detail::Leaves& in) const {
+  for (size_t argument : options_.specialise)
+    if (argument >= in.tensors.size())
+      throw UserError(ErrorCode::config, "Options::specialise of '" + options_.name + "' names argument " + std::to_string(argument) +
+                                             ", but the call has " + std::to_string(in.tensors.size()) +
+                                             " tensors. Tensors are counted from 0, also those inside of containers.");
+}
+
 void Region::record(const detail::Leaves& given, const std::function<detail::RecordedResult()>& body) {
+  check_specialised(given);
   if (runs_plainly()) {
     body();
     return;
@@ -150,7 +158,8 @@ void Region::record(const detail::Leaves& given, const std::function<detail::Rec
     bool is_new = !match.candidate && !candidates_.empty();
     if (is_new && differs_in_sizes(match.failure)) {
       --counts_.calls;
-      if (!checked_.has_streams()) counts_.recompiles.push_back({capture::guard_name(match.failure.kind), match.failure.subject});
+      if (!checked_.has_streams())
+        recompiles_.note(capture::guard_name(match.failure.kind), match.failure.subject, capture::return_addresses());
       lock.unlock();
       return checked_.call(given, body);
     }
@@ -160,7 +169,7 @@ void Region::record(const detail::Leaves& given, const std::function<detail::Rec
                                                 match.failure.subject);
     bool is_over = is_new && candidates_.size() >= options_.recompile_limit;
     if (is_over && stance() == Stance::compile)
-      recompile_limit_.reached(options_, counts_.recompiles, {capture::guard_name(match.failure.kind), match.failure.subject});
+      recompiles_.warn_of_limit(options_, capture::guard_name(match.failure.kind), match.failure.subject);
     std::string eager_reason = match.variant ? match.variant->eager_reason() : "";
     if (!eager_reason.empty()) add_once(counts_.obstacles, eager_reason);
     plain |= stance() == Stance::eager_on_recompile || is_over || !eager_reason.empty();
@@ -190,7 +199,8 @@ void Region::learn(const CallMatch& match, std::shared_ptr<driver::Recording> re
   for (const capture::BreakEvent& event : recording->tape().breaks) breaks_.note(event);
   for (const std::string& text : recording->obstacles) add_once(counts_.obstacles, text);
   const std::shared_ptr<driver::Recording>& earlier = match.candidate;
-  if (!earlier && !candidates_.empty()) counts_.recompiles.push_back({capture::guard_name(match.failure.kind), match.failure.subject});
+  if (!earlier && !candidates_.empty())
+    recompiles_.note(capture::guard_name(match.failure.kind), match.failure.subject, capture::return_addresses());
   if (earlier) {
     std::erase(candidates_, earlier);
     recording->kinds = earlier->kinds;
@@ -201,7 +211,7 @@ void Region::learn(const CallMatch& match, std::shared_ptr<driver::Recording> re
     agrees = difference.empty();
     if (!agrees) {
       recording->mismatches = earlier->mismatches;
-      if (counts_.recompiles.size() < kMaxRecompilesKept) counts_.recompiles.push_back({"replay", difference});
+      recompiles_.note("replay", difference, capture::return_addresses());
     }
   } else if (earlier) {
     recording->mismatches = earlier->mismatches;

@@ -35,6 +35,7 @@ class Region {
   };
   bool runs_plainly() const;
   CallMatch find_match(const detail::Leaves& in) const;
+  void check_specialised(const detail::Leaves& in) const;
   bool differs_in_sizes(const capture::GuardFailure& failure) const;
   void learn(const CallMatch& match, std::shared_ptr<driver::Recording> recording);
   std::shared_ptr<driver::Variant> make_variant(const std::shared_ptr<driver::Recording>& recording, std::vector<std::string>& obstacles);
@@ -45,14 +46,14 @@ class Region {
   build::BackendKind kind_;
   driver::CheckedCalls checked_;
   driver::InternalErrors internal_errors_;
-  driver::RecompileLimit recompile_limit_;
+  driver::Recompiles recompiles_;
   driver::Breaks breaks_;
   std::mutex mutex_;
   std::shared_ptr<const Variants> variants_ = std::make_shared<Variants>();
   std::vector<std::shared_ptr<driver::Recording>> candidates_;
   driver::KnownLeaves known_leaves_;
   build::Phases phases_;
-  Explanation counts_;  // Only calls, recompiles and obstacles are used.
+  Explanation counts_;  // Only calls and obstacles are used.
 };
 
 }  // namespace tenon

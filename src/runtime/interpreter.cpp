@@ -178,6 +178,10 @@ void Interpreter::give_back(std::unique_ptr<RunFrame> frame) const {
   delete spare_frame_.exchange(frame.release());
 }
 
+void Interpreter::release_kept_memory() const {
+  if (layout_.keeps_memory) delete spare_frame_.exchange(nullptr);
+}
+
 void Interpreter::run_steps(RunFrame& frame, RunMode mode, std::vector<double>* seconds) const {
   std::optional<c10::impl::ExcludeDispatchKeyGuard> below;
   std::optional<c10::AutoGradMode> grad;

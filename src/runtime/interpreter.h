@@ -36,6 +36,9 @@ class Interpreter {
   // The same in `kernels` mode, for inputs that are not in a vector.
   c10::SmallVector<at::Tensor, 4> run_kernels(c10::ArrayRef<const at::Tensor*> inputs) const;
 
+  // Frees the memory that is kept for the next run, if any. May be called while other threads run the graph.
+  void release_kept_memory() const;
+
   const ir::Graph& graph() const { return graph_; }
   const ir::SymbolValues& symbols() const { return layout_.symbols; }
   const ir::FixedType& type(ir::ValueId id) const { return layout_.types[id]; }

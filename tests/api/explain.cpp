@@ -170,6 +170,7 @@ TEST(Explain, C7CheckedCallsTellWhereTheProgramLeftWhatIsKnown) {
   ASSERT_EQ(why.recompiles.size(), 1u);
   EXPECT_EQ(why.recompiles[0].guard, "replay");
   EXPECT_EQ(why.recompiles[0].detail, "op 1: aten::addmm, argument 1: Float[3, 4] became Float[5, 4]");
+  EXPECT_NE(why.recompiles[0].where.find("explain.cpp:"), std::string::npos) << why;
   EXPECT_EQ(why.graphs.size(), 2u);
   EXPECT_GT(why.phases.at(0).second, 0);
 }

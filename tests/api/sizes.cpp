@@ -1,5 +1,6 @@
 // One graph serves all batch sizes and lengths, whether calls are checked or pure, with and without gradients.
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <tenon/inspect.h>
 #include <torch/torch.h>
 
@@ -150,6 +151,68 @@ TEST(Sizes, C5ExplainListsSymbolsAndConditions) {
   ASSERT_EQ(why.graphs.size(), 1u) << why;
   EXPECT_EQ(why.graphs[0].symbols.size(), 2u) << why;
   EXPECT_NE(why.text().find("size that may differ: s0 = "), std::string::npos) << why;
+}
+
+// From 256 keys on, written-out attention becomes flash attention, so that longer texts need a graph of their own.
+TEST(Sizes, C5ExplainNamesTheConditionThatFailed) {
+  torch::NoGradGuard no_grad;
+  auto attend = [](Tensor q, Tensor k, Tensor v) { return torch::matmul(torch::softmax(torch::matmul(q, k.transpose(-2, -1)), -1), v); };
+  auto fast = tenon::compile(attend);
+  for (int64_t length : {20, 20, 30, 40, 300, 320, 300}) {
+    Tensor q = torch::randn({2, 3, length, 16}), k = torch::randn({2, 3, length, 16}), v = torch::randn({2, 3, length, 16});
+    ASSERT_TRUE(torch::allclose(fast(q, k, v), attend(q, k, v), 1e-4, 1e-5)) << length;
+  }
+  Explanation why = tenon::explain(fast);
+  ASSERT_EQ(why.recompiles.size(), 1u) << why;
+  EXPECT_EQ(why.recompiles[0].guard, "condition");
+  EXPECT_NE(why.recompiles[0].detail.find("does not hold for s0 = 300"), std::string::npos) << why;
+  EXPECT_NE(why.recompiles[0].where.find("sizes.cpp:"), std::string::npos) << why;
+  EXPECT_NE(why.text().find("a graph does not serve this size: "), std::string::npos) << why;
+}
+
+// Results are kept for the next call only with the sizes that ran last.
+TEST(Sizes, C5OnlyTheLastSizesKeepMemory) {
+  torch::NoGradGuard no_grad;
+  constexpr int64_t kWidth = 512, kRows = 3000;
+  Tensor weight = torch::randn({kWidth, kWidth});
+  auto fast = tenon::compile([&](Tensor x) { return torch::relu(x.mm(weight)); }, {.mode = Mode::reduce_overhead});
+  auto allocated = [] { return mallinfo2().uordblks + mallinfo2().hblkhd; };
+  auto call = [&](int64_t rows) { return fast(torch::ones({rows, kWidth})).size(0); };
+  for (int64_t i = 0; i < 4; ++i) call(kRows + i);
+  size_t before = allocated();
+  for (int64_t i = 0; i < 24; ++i) EXPECT_EQ(call(kRows + 4 + i / 2), kRows + 4 + i / 2);
+  EXPECT_LT(allocated(), before + 2 * kRows * kWidth * sizeof(float));
+}
+
+TEST(Sizes, C5SpecialisedArgumentsStayConstants) {
+  for (Trust trust : {Trust::checked, Trust::pure}) {
+    auto scale = [](Tensor x, Tensor w) { return torch::relu(x.unsqueeze(1) * w); };
+    auto fast = tenon::compile(scale, {.trust = trust, .specialise = {1}});
+    for (int64_t width : {4, 9, 4, 9})
+      for (int64_t length : {5, 6, 7, 8, 9}) {
+        Tensor x = torch::randn({length}), w = torch::randn({width});
+        ASSERT_TRUE(fast(x, w).equal(scale(x, w))) << length << " " << width;
+      }
+    Explanation why = tenon::explain(fast);
+    size_t symbolic = 0;
+    for (const Explanation::Graph& graph : why.graphs) {
+      EXPECT_LE(graph.symbols.size(), 1u) << why;
+      symbolic += graph.symbols.size();
+    }
+    EXPECT_EQ(symbolic, 2u) << why;
+    EXPECT_EQ(why.plain, 0u) << why;
+  }
+}
+
+TEST(Sizes, C5SpecialisedArgumentsMustExist) {
+  auto fast = tenon::compile([](Tensor x) { return x * 2; }, {.name = "twice", .specialise = {1}});
+  try {
+    fast(torch::ones({2}));
+    FAIL() << "nothing was thrown";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::config);
+    EXPECT_NE(std::string(error.what()).find("'twice' names argument 1, but the call has 1 tensors"), std::string::npos) << error.what();
+  }
 }
 
 }  // namespace tenon::test

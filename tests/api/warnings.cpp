@@ -157,6 +157,22 @@ TEST(Warnings, TheRecompileLimitIsToldOncePure) {
   expect_substrings(said, {"'grows' has reached its recompile_limit of 3", "Guard 'sizes' failed", "argument 0", "Pad arguments"});
 }
 
+// The start does not follow from a size, so that each start has its own graph for all sizes.
+TEST(Warnings, TooManyGraphsForDifferentSizesAreToldOnce) {
+  int64_t start = 0;
+  auto fast = tenon::compile([&](Tensor x) { return x.narrow(0, start, 2) * 2; }, {.name = "parts"});
+  std::string said = stderr_of([&] {
+    for (int64_t step = 0; step < 40; ++step)
+      for (int64_t size : {31, 43, 57}) {
+        start = (step * 7) % 29;
+        Tensor x = torch::arange(size);
+        EXPECT_TRUE(fast(x).equal(x.narrow(0, start, 2) * 2));
+      }
+  });
+  EXPECT_EQ(count(said, "tenon: "), 1u) << said;
+  expect_substrings(said, {"'parts' has 8 graphs for different sizes", "Options::specialise", "tenon::explain"});
+}
+
 TEST(Warnings, NothingIsToldBelowTheLimit) {
   auto fast = tenon::compile([](Tensor x) { return x * 2; }, {.trust = Trust::pure, .recompile_limit = 3});
   std::string said = stderr_of([&] {

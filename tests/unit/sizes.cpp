@@ -121,6 +121,23 @@ TEST(Sizes, CommonComparisonsAreDecided) {
   EXPECT_TRUE(s0 + 1 > s0);
 }
 
+// Each holds for the recorded values, but not for all values.
+TEST(Sizes, ComparisonsThatDependOnValuesBecomeConditions) {
+  std::vector<Condition> conditions;
+  SymbolValues values = {9, 9};
+  ConditionScope scope(values, "test", conditions);
+  Size s0 = Size::symbol(0), s1 = Size::symbol(1);
+  EXPECT_TRUE(s0 > 2);
+  EXPECT_TRUE(s1 * 3 < s0 * s1);
+  EXPECT_TRUE(floor_divide(s0, 3) > 0);
+  EXPECT_TRUE(s0 < 10);
+  EXPECT_EQ(conditions.size(), 4u);
+  for (const Condition& c : conditions) {
+    EXPECT_TRUE(c.holds(values)) << c.text();
+    EXPECT_FALSE(c.holds({2, 2}) && c.holds({99, 99})) << c.text();
+  }
+}
+
 TEST(Sizes, AComparisonOutsideOfACompilationIsRefused) {
   EXPECT_THROW((void)(Size::symbol(0) == 64), InternalError);
   EXPECT_THROW((void)Size::symbol(0).number(), InternalError);

@@ -16,13 +16,23 @@ constexpr int64_t kMaxDivisor = 16;
 // Larger numbers are no sizes: ATen writes "to the end" as the largest integer.
 constexpr int64_t kMaxExplained = int64_t{1} << 40;
 
+// What larger products count as; sums of two such numbers do not overflow.
+constexpr int64_t kMaxProduct = int64_t{1} << 60;
+
+int64_t product(int64_t a, int64_t b) {
+  int64_t out = 0;
+  bool is_negative = (a < 0) != (b < 0);
+  if (__builtin_mul_overflow(a, b, &out)) out = is_negative ? -kMaxProduct : kMaxProduct;
+  return std::clamp(out, -kMaxProduct, kMaxProduct);
+}
+
 bool is_constant(const SizeSamples& samples) {
   return std::all_of(samples.begin(), samples.end(), [&](int64_t n) { return n == samples[0]; });
 }
 
 SizeSamples product(const SizeSamples& a, const SizeSamples& b) {
   SizeSamples out = a;
-  for (size_t i = 0; i < out.size(); ++i) out[i] *= b[i];
+  for (size_t i = 0; i < out.size(); ++i) out[i] = product(a[i], b[i]);
   return out;
 }
 
@@ -31,7 +41,7 @@ std::optional<int64_t> ratio(const SizeSamples& samples, const SizeSamples& of) 
   if (of[0] == 0 || samples[0] % of[0] != 0) return std::nullopt;
   int64_t c = samples[0] / of[0];
   for (size_t i = 0; i < samples.size(); ++i)
-    if (samples[i] != c * of[i]) return std::nullopt;
+    if (samples[i] != product(c, of[i])) return std::nullopt;
   return c == 0 ? std::nullopt : std::optional(c);
 }
 
@@ -91,10 +101,10 @@ std::optional<Size> SizeExplainer::linear(const SizeSamples& samples) const {
     size_t other = 0;
     while (other < of.size() && of[other] == of[0]) ++other;
     if (other == of.size() || (samples[other] - samples[0]) % (of[other] - of[0]) != 0) return std::nullopt;
-    int64_t c = (samples[other] - samples[0]) / (of[other] - of[0]), d = samples[0] - c * of[0];
+    int64_t c = (samples[other] - samples[0]) / (of[other] - of[0]), d = samples[0] - product(c, of[0]);
     if (c == 0 || (is_unit && c != 1 && c != -1)) return std::nullopt;
     for (size_t i = 0; i < samples.size(); ++i)
-      if (samples[i] != c * of[i] + d) return std::nullopt;
+      if (samples[i] != product(c, of[i]) + d) return std::nullopt;
     return size * c + d;
   };
   for (bool is_unit : {true, false}) {
