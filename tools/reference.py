@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/reference, docs/claims.md and the generated parts of README.md; --check only says whether they are stale."""
+"""Writes docs/reference, docs/claims.md and the generated parts of README.md and docs/fine-tune.md; --check only says whether they are stale."""
 import json
 import pathlib
 import re
@@ -62,12 +62,12 @@ def figures_table():
     return "\n".join(lines)
 
 
-def readme():
-    """The README with its example, the example's output and its figures as they are now."""
+def page(name):
+    """A page with its examples, their output and its figures as they are now."""
     def file(name):
         return (ROOT / name).read_text().rstrip()
 
-    text = (ROOT / "README.md").read_text()
+    text = (ROOT / name).read_text()
     text = re.sub(r"(?s)(<!-- example: (\S+) -->\n).*?(<!-- end -->)", lambda m: m[1] + "```cpp\n" + file(m[2]) + "\n```\n" + m[3], text)
     text = re.sub(r"(?s)(<!-- output: (\S+) -->\n).*?(<!-- end -->)", lambda m: m[1] + "```\n" + file(m[2]) + "\n```\n" + m[3], text)
     return re.sub(r"(?s)(<!-- figures -->\n).*?(<!-- end -->)", lambda m: m[1] + figures_table() + "\n" + m[2], text)
@@ -84,7 +84,7 @@ PAGES = {
     "phases.md": table("Phases", "src/build/phases.def", ["phase", "what happens"], rows("src/build/phases.def", "TENON_PHASE")),
 }
 
-PAGES = {f"docs/reference/{name}": text for name, text in PAGES.items()} | {"docs/claims.md": claims(), "README.md": readme()}
+PAGES = {f"docs/reference/{name}": text for name, text in PAGES.items()} | {"docs/claims.md": claims(), "README.md": page("README.md"), "docs/fine-tune.md": page("docs/fine-tune.md")}
 stale = [name for name, text in PAGES.items() if not (ROOT / name).exists() or (ROOT / name).read_text() != text]
 if "--check" in sys.argv:
     if stale:

@@ -2,7 +2,7 @@
 # Installs the build and test dependencies of Tenon on a bare Debian 12. Running it again is safe.
 set -euo pipefail
 
-packages=(g++ cmake ninja-build ccache libgtest-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev graphviz clang-format python3-pip llvm-22-dev clang-22 clang-tidy-22 libclang-rt-22-dev libzstd-dev zlib1g-dev valgrind)
+packages=(g++ cmake ninja-build ccache libgtest-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev graphviz clang-format python3-pip llvm-22-dev clang-22 clang-tidy-22 libclang-rt-22-dev libzstd-dev zlib1g-dev valgrind)
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
@@ -30,4 +30,6 @@ python3 -c 'import transformers, sys; sys.exit(transformers.__version__ != "5.22
 # Reference implementation for tests/tokens.
 python3 -c 'import tokenizers, sys; sys.exit(tokenizers.__version__ != "0.23.3")' 2>/dev/null || python3 -m pip install -q 'tokenizers==0.23.3'
 python3 -c 'import peft, sys; sys.exit(peft.__version__ != "0.21.2")' 2>/dev/null || python3 -m pip install -q 'peft==0.21.2'
+# Transformers' Trainer needs it; tests/train compares with that.
+python3 -c 'import accelerate, sys; sys.exit(accelerate.__version__ != "1.15.0")' 2>/dev/null || python3 -m pip install -q 'accelerate==1.15.0'
 echo "setup: ready"

@@ -4,19 +4,21 @@
 //   auto model = tenon::load_model("llama/");
 //   tenon::Bank bank(model);
 //   bank.load("legal", "adapters/legal");
-//   bank.load("french", "adapters/french");
+//   bank.create("french", tenon::LoraConfig{.r = 16, .target_modules = {"q_proj", "v_proj"}});
 //   auto run = tenon::compile(model);
 //   run(ids, bank.rows({"legal", "french", tenon::kBase}));
 //   bank.use("french");
 //   run(ids);
 #pragma once
 
+#include <concepts>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <tenon/adapter_configs.h>
 #include <tenon/models.h>
 
 namespace torch::nn {
@@ -35,15 +37,21 @@ class PinScope;
 // The name of the base model in Bank::rows: no adapter acts on that batch row.
 inline constexpr const char* kBase = "__base__";
 
-// What Bank::load does if an entry of target_modules, or a key of rank_pattern or alpha_pattern, matches no layer. PEFT ignores such
-// entries, but they often mean that the adapter belongs to another model.
+// What Bank::load and Bank::create do if an entry of target_modules, or a key of rank_pattern or alpha_pattern, matches no layer. PEFT
+// ignores such entries, but they often mean that the adapter belongs to another model.
 enum class Unmatched {
   refuse,  // Throws UserError(adapter) that names the entry.
-  warn,    // Loads the adapter and warns through libtorch's warning handler.
+  warn,    // Accepts the adapter and warns through libtorch's warning handler.
 };
 
 struct LoadOptions {
   Unmatched unmatched_patterns = Unmatched::refuse;
+};
+
+// One of the structs of tenon/adapter_configs.h.
+template <class C>
+concept AdapterConfig = requires(const C& config) {
+  { to_json(config) } -> std::same_as<std::string>;
 };
 
 // How Bank::combine combines adapters. Names and values are those of PEFT's add_weighted_adapter.
@@ -88,6 +96,17 @@ class TENON_API Bank {
 
   // Loads a PEFT directory. Loading a name again replaces its adapter, also for Rows that were made before.
   void load(const std::string& name, const std::string& directory, const LoadOptions& options = {});
+  // Creates an adapter as PEFT's get_peft_model does: from the same seed (torch::manual_seed) its tensors have the same bits, and the
+  // generator ends in the same state. All random numbers come from libtorch's default CPU generator, except VeRA's projections, which have
+  // their own seed. Numbers that other threads draw at the same time change the values, so seed and create on one thread. `config` is a
+  // struct, or the text of an adapter_config.json in which fields with default values may be missing. Throws for fields that the method
+  // does not have, for initializations that need data or change the base, if the name is taken, and while adapters are merged. The new
+  // adapter acts and is trained once use(), rows() or train() name it.
+  void create(const std::string& name, const std::string& config, const LoadOptions& options = {});
+  template <AdapterConfig C>
+  void create(const std::string& name, const C& config, const LoadOptions& options = {}) {
+    create(name, to_json(config), options);
+  }
   // Writes a PEFT directory that PEFT loads.
   void save(const std::string& name, const std::string& directory) const;
   // Removes an adapter. Calls refuse Rows that name it from now on, even if the name is loaded again.
@@ -124,11 +143,14 @@ class TENON_API Bank {
   void use(const std::vector<std::string>& names);
 
   // Makes the parameters of these adapters, and of no others, require gradients. Until the next call of train() these adapters cannot be
-  // loaded again or removed. Each batch row adds to the gradients of the adapter that it uses. Throws for adapters with dropout and for
-  // adapters that are not f32.
+  // loaded again or removed. Each batch row adds to the gradients of the adapter that it uses. Throws for adapters that are not f32.
+  // Dropout acts in calls that record gradients while the layer is in training mode, as model->train() and net->train() set it; models of
+  // load_model begin in evaluation mode. It draws from libtorch's default generator, with the masks of PEFT for one adapter.
   void train(const std::vector<std::string>& names, const TrainOptions& options = {});
   // Makes all parameters of the base not require gradients. train() calls it unless TrainOptions say otherwise.
   void freeze_base();
+  // Returns what PEFT's print_trainable_parameters prints: "trainable params: 896 || all params: 20,512 || trainable%: 4.3682".
+  std::string trainable_summary() const;
   // The trainable parameters, for an optimizer. Names are those in the adapter's file, without the common prefix. They are autograd
   // leaves: backward(), autograd::grad, hooks and vector_to_parameters work as usual. The next call copies data given by set_data.
   std::vector<NamedTensor> parameters(const std::string& name) const;

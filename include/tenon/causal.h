@@ -1,6 +1,7 @@
 // Causal language models: the interface between a model family and text generation.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include <tenon/models.h>
@@ -22,6 +23,8 @@ struct AttentionContext {
   at::Tensor positions;
   // Without a cache: [batch, 1, length, keys], added to the scores. If it is undefined, attention is causal.
   at::Tensor mask;
+  // The mask of layers with a window. If it is undefined, `mask` is used.
+  at::Tensor window_mask;
 
   // Null if there are no earlier tokens.
   KeyValueCache* cache = nullptr;
@@ -29,22 +32,35 @@ struct AttentionContext {
   at::Tensor cache_positions;
   // int64 [batch]: number of padding entries at the start of each batch row of the cache.
   at::Tensor padding;
-  // Number of tokens that a token attends to, itself included; 0 for all.
+  // Number of tokens that a token attends to in layers with a window, itself included; 0 for all.
   int64_t window = 0;
+};
+
+// What a layer's attention computes; see attend() in tenon/family.h.
+struct AttentionOptions {
+  double dropout = 0;
+  std::optional<double> scale = {};
+  double softcap = 0;
+  // Whether the layer has the context's window. Otherwise it attends to all earlier tokens.
+  bool windowed = true;
 };
 
 // Attention of a layer's new tokens to themselves and to earlier ones. q, k and v are [batch, heads or kv heads, length, head size].
 // Writes k and v to the cache. Returns [batch, length, heads * head size].
 TENON_API at::Tensor attend_with_cache(const AttentionContext& context, size_t layer, const at::Tensor& q, const at::Tensor& k,
-                                       const at::Tensor& v, double dropout = 0);
+                                       const at::Tensor& v, const AttentionOptions& options = {});
 
 // Base class of causal language models. Not thread-safe while parameters change; otherwise calls may be made from several threads.
 class TENON_API CausalModel : public Model {
  public:
   struct Sizes {
     int64_t layers, kv_heads, head_size, positions, vocabulary;
-    // Number of tokens that a token attends to, itself included; 0 for all.
+    // Number of tokens that a token attends to in layers with a window, itself included; 0 for all.
     int64_t window = 0;
+    // Whether there are layers without the window (AttentionOptions::windowed is false).
+    bool has_full_layers = false;
+    // Whether positions count only tokens whose mask is not 0, as in OPT. Otherwise they count all tokens.
+    bool masked_positions = false;
   };
   explicit CausalModel(Sizes sizes) : sizes_(sizes) {}
 

@@ -5,6 +5,7 @@
 #include <ATen/TensorOperators.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ class TENON_API Fields {
 
   // True if the field exists and is not null.
   bool has(const std::string& name) const;
+  // True if the field exists and is null. This differs from a missing field if the default of a missing one is not null.
+  bool is_null(const std::string& name) const;
   int64_t integer(const std::string& name, int64_t least = 1, int64_t most = int64_t{1} << 32) const;
   int64_t integer_or(const std::string& name, int64_t otherwise, int64_t least = 0, int64_t most = int64_t{1} << 32) const;
   double number(const std::string& name, double least, double most) const;
@@ -102,13 +105,17 @@ class TENON_API LayerNorm : public Module {
 
 class TENON_API RmsNorm : public Module {
  public:
-  RmsNorm(const Weights& from, int64_t width, double epsilon);
+  // What a normalized element is multiplied by. Gemma has one_plus_weight, which is computed in f32.
+  enum class Factor { weight, one_plus_weight };
+  RmsNorm(const Weights& from, int64_t width, double epsilon, Factor factor = Factor::weight);
   at::Tensor forward(const at::Tensor& x) const;
   double epsilon() const { return epsilon_; }
+  Factor factor() const { return factor_; }
   at::Tensor& weight;
 
  private:
   double epsilon_;
+  Factor factor_;
 };
 
 class TENON_API Conv2d : public Module {
@@ -156,14 +163,15 @@ TENON_API at::Tensor split_heads(const at::Tensor& x, int64_t head_size);
 TENON_API at::Tensor merge_heads(const at::Tensor& x);
 
 // Attention of queries [batch, heads, queries, size] to keys and values [batch, kv heads, keys, size]. The mask is added to the scores.
-// Without a mask each query attends to the keys up to its own position if `causal`, otherwise to all.
+// Without a mask each query attends to the keys up to its own position if `causal`, otherwise to all. `scale` is the factor of the scores,
+// 1 / sqrt(size) if it is empty. If `softcap` is not 0, a score s becomes softcap * tanh(s / softcap) before the mask is added.
 TENON_API at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask, bool causal,
-                            double dropout = 0);
+                            double dropout = 0, std::optional<double> scale = {}, double softcap = 0);
 
-// Masks for attend(): 0 where a query attends to a key and -inf elsewhere, [batch, 1, queries, keys]. Each query attends to itself, so
-// that no softmax is over nothing.
+// Masks for attend(): 0 where a query attends to a key and -inf elsewhere, [batch, 1, queries, keys].
 TENON_API at::Tensor padding_mask(const at::Tensor& mask, at::ScalarType type);
-// Queries are the last `length` of `first` + `length` tokens; `mask` is [batch, first + length] or undefined.
+// Queries are the last `length` of `first` + `length` tokens; `mask` is [batch, first + length] or undefined. A query that may attend to no
+// key attends to itself, so that no softmax is over nothing.
 TENON_API at::Tensor causal_mask(int64_t length, int64_t window, const at::Tensor& mask, at::ScalarType type, int64_t first = 0);
 
 using ModelMaker = std::function<std::shared_ptr<Model>(const Fields& fields, const Weights& weights)>;

@@ -8,6 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,6 +45,8 @@ struct Rows {
 struct AdapterSite {
   int64_t bank = 0, layer = 0;  // Bank 0 means that there is no bank.
   at::Tensor trained;           // Trainable parameters of this layer's adapters, concatenated.
+  // Whether the layer is in training mode, in which adapters with dropout drop something. Empty means that it is not.
+  std::function<bool()> is_training = {};
 };
 
 // A tree of layers with the names of Transformers. Concurrent reads are safe; changing parameters needs a lock of the caller's.

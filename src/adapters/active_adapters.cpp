@@ -140,7 +140,7 @@ ActiveAdapters::TrainableSet ActiveAdapters::trainable_set(size_t set, const at:
   TrainableSet out;
   for (const AdapterPointer& adapter : entries_[set]->adapters)
     for (size_t i = 0; i < adapter->layer_adapters[layer_index_].size(); ++i) {
-      LayerAdapterPointer layer_adapter = adapter->layer_adapters[layer_index_][i];
+      LayerAdapterPointer layer_adapter = is_dropping(set) ? (*dropping_)[set][out.set.size()] : adapter->layer_adapters[layer_index_][i];
       if (!adapter->trained.empty()) {
         int64_t first = adapter->trained[layer_index_][i];
         std::vector<at::Tensor> leaves;
@@ -161,6 +161,13 @@ std::vector<ActiveAdapters::SampleRange> ActiveAdapters::ranges_of(size_t set) c
   std::vector<SampleRange> out;
   std::copy_if(ranges_.begin(), ranges_.end(), std::back_inserter(out), [&](const SampleRange& range) { return range.set == set; });
   return out;
+}
+
+at::Tensor ActiveAdapters::samples_of(const std::vector<SampleRange>& ranges, const at::Tensor& batch) {
+  if (ranges.size() == 1) return batch.narrow(0, ranges[0].first, ranges[0].count);
+  std::vector<at::Tensor> all;
+  for (const SampleRange& range : ranges) all.push_back(batch.narrow(0, range.first, range.count));
+  return at::cat(all);
 }
 
 // Differentiates with libtorch's autograd and returns the gradients in the order that `differentiate` expects.
@@ -185,7 +192,7 @@ bool ActiveAdapters::are_products(const Set& set) const {
 std::vector<at::Tensor> ActiveAdapters::product_gradients(const TrainableSet& leaves, const at::Tensor& y, const at::Tensor& x,
                                                           const at::Tensor& grad) const {
   at::NoGradGuard no_grad;
-  at::Tensor from = grad.reshape({-1, layer_.outputs()}).to(at::kFloat), given = x.reshape({-1, layer_.inputs()}).to(at::kFloat), of_x;
+  at::Tensor from = grad.reshape({-1, layer_.outputs()}).to(at::kFloat), wide = x.to(at::kFloat), of_x;
   std::vector<at::Tensor> found(leaves.parameters.size());
   auto put = [&](const at::Tensor& parameter, auto&& gradient) {
     for (size_t i = 0; i < found.size(); ++i)
@@ -193,12 +200,15 @@ std::vector<at::Tensor> ActiveAdapters::product_gradients(const TrainableSet& le
   };
   for (const ActiveAdapter& active : leaves.set) {
     LowRank what = active.adapter->low_rank(active.factor);
+    at::Tensor given = active.adapter->drop_input(wide).reshape({-1, layer_.inputs()});
     at::Tensor inner = from.mm(what.b).mul_(what.scale);  // The gradient of A x.
     put(what.a, [&] { return inner.t().mm(given); });
     put(what.b, [&] { return from.t().mm(given.mm(what.a.t()).mul_(what.scale)); });
-    if (x.requires_grad()) of_x = of_x.defined() ? of_x.addmm_(inner, what.a) : inner.mm(what.a);
+    if (!x.requires_grad()) continue;
+    at::Tensor through = active.adapter->drop_input(inner.mm(what.a).view(x.sizes()));
+    of_x = of_x.defined() ? of_x.add_(through) : through;
   }
-  if (x.requires_grad()) found.insert(found.begin(), of_x.view(x.sizes()).to(x.scalar_type()));
+  if (x.requires_grad()) found.insert(found.begin(), of_x.to(x.scalar_type()));
   if (y.requires_grad()) found.insert(found.begin(), grad);
   return found;
 }
@@ -214,16 +224,10 @@ void ActiveAdapters::differentiate(const at::Tensor& grad, const std::vector<std
     if (!is_affected(sets_[set])) continue;
     at::AutoGradMode on(true);
     std::vector<SampleRange> ranges = ranges_of(set);
-    auto samples_of = [&](const at::Tensor& batch) {
-      if (ranges.size() == 1) return batch.narrow(0, ranges[0].first, ranges[0].count);
-      std::vector<at::Tensor> all;
-      for (const SampleRange& range : ranges) all.push_back(batch.narrow(0, range.first, range.count));
-      return at::cat(all);
-    };
     TrainableSet leaves = trainable_set(set, trained);
     std::vector<at::Tensor> samples;
-    for (const auto& [value, to] : by) samples.push_back(samples_of(value).detach().requires_grad_(to != nullptr));
-    std::vector<at::Tensor> found = gradients(leaves, samples, samples_of(grad));
+    for (const auto& [value, to] : by) samples.push_back(samples_of(ranges, value).detach().requires_grad_(to != nullptr));
+    std::vector<at::Tensor> found = gradients(leaves, samples, samples_of(ranges, grad));
     at::NoGradGuard no_grad;
     size_t next = 0;
     for (const auto& [value, to] : by) {
@@ -368,7 +372,8 @@ void ActiveAdapters::apply_to_output(at::Tensor& y, const at::Tensor& x) const {
   std::vector<std::optional<std::vector<at::Tensor>>> prepared(sets_.size());
   auto is_wanted = [&](const SampleRange& range) {
     const Set& set = sets_[range.set];
-    bool is_low = has_low_rank(set, y, x);
+    if (is_dropping(range.set) && !has_one_set_) return false;  // apply_to_set computes it.
+    bool is_low = has_low_rank(set, y, x) && !is_dropping(range.set);
     if (is_low && !set.empty()) low.push_back(range);
     if (is_low || set.empty()) return false;
     if (!prepared[range.set]) prepared[range.set] = prepare_all(set, /*for_input=*/false);
@@ -378,6 +383,8 @@ void ActiveAdapters::apply_to_output(at::Tensor& y, const at::Tensor& x) const {
     return apply_to_sample(sets_[set], *prepared[set], sample, sample_of(x, i));
   });
   if (!low.empty()) apply_low_rank(low, y, x);
+  for (size_t set = 0; set < sets_.size() && !has_one_set_; ++set)
+    if (is_dropping(set)) apply_to_set(set, y, x);
 }
 
 }  // namespace tenon::adapters

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "adapters/draws.h"
 #include "adapters/table.h"
 
 namespace tenon::adapters {
@@ -20,8 +21,13 @@ class ActiveAdapters {
   const LayerAdapter* find_base_user() const;
   bool is_additive() const;  // Returns whether all layer adapters are additive.
   const Layer& layer() const { return layer_; }
-  // Samples are computed one by one, distributed over all threads, so that a sample's result does not depend on the others. apply_to_output
-  // writes to y in place.
+
+  // Both must be called before anything is computed in training mode, with the layer's input as it was given. draw() draws what the
+  // adapters drop, first for the adapters of the first sample. draw_again() drops the same as the call that returned `draws`.
+  at::Tensor draw(const at::Tensor& x);
+  void draw_again(const at::Tensor& draws, const at::Tensor& x);
+  // Samples are computed one by one, distributed over all threads, so that a sample's result does not depend on the others. Only samples
+  // with dropout are computed together, since their masks are one tensor. apply_to_output writes to y in place.
   at::Tensor transform_input(const at::Tensor& x) const;
   void apply_to_output(at::Tensor& y, const at::Tensor& x) const;
   // Gradients of low-rank products are written out; all others come from libtorch's autograd. `trained` holds the layer's trained
@@ -56,6 +62,11 @@ class ActiveAdapters {
   bool has_input_transform(const Set& set) const;
   TrainableSet trainable_set(size_t set, const at::Tensor& trained) const;
   std::vector<SampleRange> ranges_of(size_t set) const;
+  static at::Tensor samples_of(const std::vector<SampleRange>& ranges, const at::Tensor& batch);
+  DroppingSets draw_masks(const at::Tensor& x, const at::Generator& generator) const;
+  void use_masks(DroppingSetsPointer dropping);
+  bool is_dropping(size_t set) const { return dropping_ && !(*dropping_)[set].empty(); }
+  void apply_to_set(size_t set, at::Tensor& y, const at::Tensor& x) const;
   // Computes the gradients of all sets for which `is_affected` is true. `gradients` receives a trainable set and its samples of `by` and of
   // `grad`, and returns the gradients of the samples, then of the parameters, that require one.
   template <class W, class F>
@@ -86,6 +97,7 @@ class ActiveAdapters {
   std::vector<const BankEntry*> entries_;  // The table's entry of each set.
   std::vector<SampleRange> ranges_;
   bool is_active_ = false, has_input_transform_ = false;
+  DroppingSetsPointer dropping_;  // Owns the layer adapters of sets that drop something; null if none does.
 };
 
 }  // namespace tenon::adapters

@@ -11,8 +11,10 @@
 
 #include "adapters/adalora/schedule.h"
 #include "adapters/combine.h"
+#include "adapters/create.h"
 #include "adapters/directory.h"
 #include "adapters/host.h"
+#include "adapters/summary.h"
 #include "adapters/table.h"
 #include "adapters/training.h"
 #include "base/error.h"
@@ -209,6 +211,23 @@ void Bank::load(const std::string& name, const std::string& directory, const Loa
   });
 }
 
+void Bank::create(const std::string& name, const std::string& config, const LoadOptions& options) {
+  check_name(name);
+  impl_->host->need_attached();
+  std::lock_guard lock(impl_->mutex);
+  auto refuse_taken = [&](const BankTable& table) {
+    if (find_entry(table, {name}) != kNoEntry)
+      refuse("an adapter is already called \"" + name + "\". Choose another name, or remove() that adapter first.");
+  };
+  refuse_taken(*impl_->core->table());
+  if (!impl_->merged.empty()) refuse("an adapter cannot be created while others are merged into the base. Call unmerge() first.");
+  AdapterPointer adapter = create_adapter(name, config, impl_->core->layers(), impl_->host->facts(), options);
+  impl_->core->change([&](BankTable& table) {
+    refuse_taken(table);
+    add_entry(table, {adapter});
+  });
+}
+
 void Bank::combine(const std::string& name, const std::vector<std::pair<std::string, double>>& of, const Combination& how) {
   check_name(name);
   at::NoGradGuard no_grad;
@@ -324,6 +343,21 @@ std::vector<NamedTensor> Bank::parameters(const std::string& name) const {
   return out;
 }
 
+std::string Bank::trainable_summary() const {
+  std::lock_guard lock(impl_->mutex);
+  std::vector<AdapterPointer> all;
+  for (const BankEntry& entry : impl_->core->table()->entries)
+    if (entry.adapters.size() == 1) all.push_back(entry.adapters[0]);
+  std::vector<NamedTensor> base = impl_->host->facts().parameters;
+  // PEFT raises AdaLoRA's counters of ranks on a base in half precision to f32, and the new parameters are trainable.
+  bool has_trainable_counters = !base.empty() && at::elementSize(base[0].value().scalar_type()) == 2;
+  int64_t trained = 0;
+  for (const std::string& name : impl_->training->names())
+    for (const auto& [path, tensor] : impl_->training->leaves(name))
+      trained += tensor.numel() + (has_trainable_counters && path.ends_with("lora_E"));
+  return adapters::trainable_summary(base, all, trained);
+}
+
 at::Tensor Bank::penalty(const std::string& name) const {
   std::lock_guard lock(impl_->mutex);
   return orthogonal_penalty(impl_->leaves(name), adalora_config(*find_adapter(*impl_->core->table(), name)));
@@ -332,7 +366,7 @@ at::Tensor Bank::penalty(const std::string& name) const {
 void Bank::allocate_ranks(const std::string& name, int64_t step) {
   std::lock_guard lock(impl_->mutex);
   const auto& leaves = impl_->leaves(name);
-  AdaloraConfig config = adalora_config(*find_adapter(*impl_->core->table(), name));
+  AdaloraFields config = adalora_config(*find_adapter(*impl_->core->table(), name));
   if (config.total_step == 0)
     refuse("the configuration of \"" + name + "\" has no total_step, which rank allocation needs. Set it in adapter_config.json.");
   if (!config.remaining.empty())

@@ -206,7 +206,7 @@ AdapterPointer combine_lora(const std::string& name, const std::vector<WeightedA
   TensorMap tensors;  // The tensors of the new adapter.
   for (size_t k = 0; k < of.size(); ++k) {
     const Adapter& adapter = *of[k].adapter;
-    LoraConfig lora(formats::Config::parse(adapter.config, "adapter_config.json of \"" + adapter.name + "\""));
+    LoraFields lora(formats::Config::parse(adapter.config, "adapter_config.json of \"" + adapter.name + "\""));
     if (lora.dora)
       refuse("\"" + adapter.name + "\" is a DoRA adapter, whose magnitudes have no weighted sum. Use the adapters together with use().");
     if (lora.bias_on_b)

@@ -17,6 +17,7 @@
 #include "adapters/method.h"
 #include "adapters/oft/oft.h"
 #include "adapters/targets.h"
+#include "adapters/trainable_tokens/trainable_tokens.h"
 #include "adapters/vera/vera.h"
 #include "base/error.h"
 #include "formats/json.h"
@@ -66,6 +67,12 @@ std::vector<std::string> ChosenLayers::paths() const {
   return out;
 }
 
+std::string layer_names(const std::vector<Layer>& layers) {
+  std::vector<std::string> paths;
+  for (const Layer& layer : layers) paths.push_back(layer.path);
+  return last_names(paths);
+}
+
 void refuse_layer(const Layer& layer, const std::string& method) {
   const char* kinds[] = {"a linear layer", "a Conv1D layer", "an embedding", "a norm", "a norm", "a convolution"};
   throw UserError(ErrorCode::adapter, layer.path + " is " + kinds[static_cast<size_t>(layer.kind)] + ", which " + method +
@@ -76,16 +83,16 @@ void need_linear_or_conv(const Layer& layer, const std::string& method) {
   if (layer.kind != LayerKind::linear && layer.kind != LayerKind::conv2d) refuse_layer(layer, method);
 }
 
-LoadMethod find_method(const std::string& peft_type) {
-  static const std::map<std::string, LoadMethod> all = {
-#define TENON_METHOD(name, function) {name, function},
+const Method& find_method(const std::string& peft_type) {
+  static const std::map<std::string, Method> all = {
+#define TENON_METHOD(name, config, load, create) {name, {load, create, [] { return to_json(config{}); }}},
 #include "adapters/methods.def"
 #undef TENON_METHOD
   };
   auto found = all.find(peft_type);
   if (found != all.end()) return found->second;
   std::string known;
-  for (const auto& [name, function] : all) known += (known.empty() ? "" : ", ") + name;
+  for (const auto& [name, method] : all) known += (known.empty() ? "" : ", ") + name;
   throw UserError(ErrorCode::adapter, "adapter_config.json: peft_type \"" + peft_type + "\" is not supported. Supported are " + known);
 }
 
@@ -101,11 +108,16 @@ std::vector<size_t> choose_layers(const formats::Config& config, const std::vect
 AdapterPointer make_adapter(const std::string& name, const std::string& text, Files files, const std::vector<Layer>& layers,
                             const LoadOptions& options) {
   auto config = formats::Config::parse(text, "adapter_config.json");
-  LoadMethod load = find_method(config.text("peft_type"));
+  find_method(config.text("peft_type"));  // An unknown method is reported before its targets.
   std::vector<size_t> targets = choose_layers(config, layers, options.unmatched_patterns);
+  return make_adapter(name, config, text, std::move(files), layers, targets, options.unmatched_patterns);
+}
+
+AdapterPointer make_adapter(const std::string& name, const formats::Config& config, const std::string& text, Files files,
+                            const std::vector<Layer>& layers, const std::vector<size_t>& targets, Unmatched unmatched) {
   LoadedAdapter loaded;
   take_extras(config, files, layers, targets, loaded);
-  LoadedAdapter own = load(config, files, {layers, targets, options.unmatched_patterns});
+  LoadedAdapter own = find_method(config.text("peft_type")).load(config, files, {layers, targets, unmatched});
   files.refuse_rest();
   refuse_unread(config);
   auto adapter = std::make_shared<Adapter>();
@@ -126,6 +138,7 @@ AdapterPointer make_adapter(const std::string& name, const std::string& text, Fi
   adapter->shared = std::move(loaded.shared);
   adapter->shared.insert(adapter->shared.end(), own.shared.begin(), own.shared.end());
   adapter->repeated = std::move(loaded.repeated);
+  adapter->repeated.merge(own.repeated);
   return adapter;
 }
 

@@ -17,27 +17,9 @@ namespace {
 
 bool has(const std::vector<size_t>& all, size_t one) { return std::find(all.begin(), all.end(), one) != all.end(); }
 
-// The modules that PEFT adds to modules_to_save by itself for these tasks.
-std::vector<std::string> heads_of(const std::string& task) {
-  if (task == "SEQ_CLS" || task == "TOKEN_CLS") return {"classifier", "score"};
-  if (task == "QUESTION_ANS") return {"qa_outputs"};
-  return {};
-}
-
-// Whether the path of the layer, or of a module that contains it, ends with the name, after a dot or not.
-bool is_within(const std::string& path, const std::string& name) {
-  for (size_t end = path.find('.');; end = path.find('.', end + 1)) {
-    if (path.substr(0, end).ends_with(name)) return true;
-    if (end == std::string::npos) return false;
-  }
-}
-
 void take_copies(const formats::Config& config, Files& files, const std::vector<Layer>& layers, LoadedAdapter& loaded) {
-  std::vector<std::string> names = config.has("modules_to_save") ? config.texts("modules_to_save") : std::vector<std::string>();
-  std::vector<std::string> heads = heads_of(config.has("task_type") ? config.text("task_type") : "");
-  for (const std::string& head : heads)
-    if (std::find(names.begin(), names.end(), head) == names.end()) names.push_back(head);
-  for (const std::string& name : names) {
+  std::vector<std::string> heads = heads_of(config);
+  for (const std::string& name : saved_modules(config)) {
     bool is_any = false;
     for (size_t i = 0; i < layers.size(); ++i) {
       const Layer& layer = layers[i];
@@ -108,62 +90,95 @@ void take_whole_weights(Files& files, const std::vector<Layer>& layers, const st
     if (!files.has(name)) continue;
     at::Tensor weight = files.take(name, layers[i].base.weight.sizes());
     bool is_own = at::equal(weight, layers[i].base.weight.to(weight.scalar_type()));
-    loaded.shared.emplace_back(name,
-                               is_own && weight.scalar_type() == layers[i].base.weight.scalar_type() ? layers[i].base.weight : weight);
+    loaded.shared.emplace_back(name, is_own ? layers[i].base.weight : weight);
     if (!is_own) loaded.layer_adapters[i].push_back(make_replacement({weight, {}}, "", ""));
   }
 }
 
-// Whether the layer is linear and shares the weight, and so the trained tokens, of an embedding.
+void take_tokens(const formats::Config& config, Files& files, const std::vector<Layer>& layers, LoadedAdapter& loaded) {
+  for (const auto& [i, ids] : trained_tokens(config, layers)) {
+    at::Tensor rows =
+        files.take(kPrefix + layers[i].path + "." + kTokensKey, {static_cast<int64_t>(ids.size()), layers[i].base.weight.size(1)});
+    add_tokens(layers, {i, ids}, rows, kTokensKey, loaded);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> heads_of(const formats::Config& config) {
+  if (!config.has("task_type") || config.text("peft_type") == "TRAINABLE_TOKENS") return {};  // This method has no modules_to_save.
+  return heads_of(config.text("task_type"));
+}
+
+std::vector<std::string> heads_of(const std::string& task) {
+  if (task == "SEQ_CLS" || task == "TOKEN_CLS") return {"classifier", "score"};
+  if (task == "QUESTION_ANS") return {"qa_outputs"};
+  return {};
+}
+
+std::vector<std::string> saved_modules(const formats::Config& config) {
+  std::vector<std::string> names = config.has("modules_to_save") ? config.texts("modules_to_save") : std::vector<std::string>();
+  for (const std::string& head : heads_of(config))
+    if (std::find(names.begin(), names.end(), head) == names.end()) names.push_back(head);
+  return names;
+}
+
+bool is_within(const std::string& path, const std::string& name) {
+  for (size_t end = path.find('.');; end = path.find('.', end + 1)) {
+    if (path.substr(0, end).ends_with(name)) return true;
+    if (end == std::string::npos) return false;
+  }
+}
+
 bool shares_tokens(const std::vector<Layer>& layers, size_t i) {
   return layers[i].kind == LayerKind::linear && std::any_of(layers.begin(), layers.end(), [&](const Layer& other) {
            return other.kind == LayerKind::embedding && other.base.weight.is_alias_of(layers[i].base.weight);
          });
 }
 
-// trainable_token_indices holds ids for the input embedding, or for each named layer: embeddings, and linear layers whose outputs are
-// tokens. An output layer that shares an embedding's weight uses the embedding's trained tokens.
-void take_tokens(const formats::Config& config, Files& files, const std::vector<Layer>& layers, LoadedAdapter& loaded) {
-  if (!config.has("trainable_token_indices")) return;
-  const nlohmann::json& value = config.any("trainable_token_indices");
-  auto first = std::find_if(layers.begin(), layers.end(), [](const Layer& layer) { return layer.kind == LayerKind::embedding; });
-  std::vector<std::pair<std::string, std::vector<int64_t>>> wanted;
-  auto ids_of = [&](const nlohmann::json& list) {
-    if (!list.is_array() || !std::all_of(list.begin(), list.end(), [](const auto& id) { return id.is_number_integer(); }))
-      config.fail("trainable_token_indices", "is not a list of integers");
-    auto ids = list.get<std::vector<int64_t>>();
-    if (std::set<int64_t>(ids.begin(), ids.end()).size() != ids.size()) config.fail("trainable_token_indices", "names a token twice");
-    return ids;
-  };
-  if (value.is_object()) {
-    for (const auto& [name, list] : value.items()) wanted.emplace_back(name, ids_of(list));
-  } else if (first != layers.end()) {
-    wanted.emplace_back(first->path, ids_of(value));
+std::vector<int64_t> token_ids(const formats::Config& config, const std::string& field, const nlohmann::json& list, const Layer& layer) {
+  if (!list.is_array() || !std::all_of(list.begin(), list.end(), [](const auto& id) { return id.is_number_integer(); }))
+    config.fail(field, "is not a list of integers");
+  auto ids = list.get<std::vector<int64_t>>();
+  if (std::set<int64_t>(ids.begin(), ids.end()).size() != ids.size()) config.fail(field, "names a token twice");
+  for (int64_t id : ids)
+    if (id < 0 || id >= layer.base.weight.size(0)) config.fail(field, "holds " + std::to_string(id) + ", which is not a token");
+  return ids;
+}
+
+std::vector<TrainedTokens> trained_tokens(const formats::Config& config, const std::vector<Layer>& layers) {
+  const std::string kField = "trainable_token_indices";
+  std::vector<TrainedTokens> out;
+  if (!config.has(kField)) return out;
+  const nlohmann::json& value = config.any(kField);
+  if (!value.is_object()) {
+    auto first = std::find_if(layers.begin(), layers.end(), [](const Layer& layer) { return layer.kind == LayerKind::embedding; });
+    if (first == layers.end()) config.fail(kField, "is set, but the model has no embedding");
+    return {{static_cast<size_t>(first - layers.begin()), token_ids(config, kField, value, *first)}};
   }
-  for (const auto& [name, ids] : wanted) {
+  for (const auto& [name, list] : value.items()) {
     bool is_any = false;
     for (size_t i = 0; i < layers.size(); ++i) {
       const Layer& layer = layers[i];
       bool has_tokens = layer.kind == LayerKind::embedding || layer.kind == LayerKind::linear;
       if (!has_tokens || !(layer.path == name || layer.path.ends_with("." + name))) continue;
       is_any = true;
-      if (shares_tokens(layers, i)) continue;
-      for (int64_t id : ids)
-        if (id < 0 || id >= layer.base.weight.size(0))
-          config.fail("trainable_token_indices", "holds " + std::to_string(id) + ", which is not a token");
-      at::Tensor which = at::tensor(ids, at::kLong);
-      const char* key = "token_adapter.trainable_tokens_delta";
-      at::Tensor rows = files.take(kPrefix + layer.path + "." + key, {static_cast<int64_t>(ids.size()), layer.base.weight.size(1)});
-      loaded.layer_adapters[i].push_back(make_tokens(which, rows, key));
-      for (size_t k = 0; layer.kind == LayerKind::embedding && k < layers.size(); ++k)
-        if (shares_tokens(layers, k) && layers[k].base.weight.is_alias_of(layer.base.weight))
-          loaded.layer_adapters[k].push_back(make_tokens(which, rows, ""));
+      if (!shares_tokens(layers, i)) out.push_back({i, token_ids(config, kField, list, layer)});
     }
-    if (!is_any) config.fail("trainable_token_indices", "names \"" + name + "\", which is not an embedding or linear layer of the model");
+    if (!is_any) config.fail(kField, "names \"" + name + "\", which is not an embedding or linear layer of the model");
   }
+  return out;
 }
 
-}  // namespace
+void add_tokens(const std::vector<Layer>& layers, const TrainedTokens& tokens, const at::Tensor& rows, const std::string& key,
+                LoadedAdapter& loaded) {
+  at::Tensor which = at::tensor(tokens.ids, at::kLong);
+  const Layer& layer = layers[tokens.layer];
+  loaded.layer_adapters[tokens.layer].push_back(make_tokens(which, rows, key));
+  for (size_t k = 0; layer.kind == LayerKind::embedding && k < layers.size(); ++k)
+    if (shares_tokens(layers, k) && layers[k].base.weight.is_alias_of(layer.base.weight))
+      loaded.layer_adapters[k].push_back(make_tokens(which, rows, ""));
+}
 
 void take_extras(const formats::Config& config, Files& files, const std::vector<Layer>& layers, const std::vector<size_t>& targets,
                  LoadedAdapter& loaded) {

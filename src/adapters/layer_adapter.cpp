@@ -36,7 +36,9 @@ at::Tensor Layer::run(const at::Tensor& given) const {
       return at::layer_norm(x, {base.weight.size(0)}, base.weight, bias, epsilon);
     case LayerKind::rms_norm: {
       at::Tensor wide = x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
-      return base.weight * (wide * at::rsqrt(wide.pow(2).mean(-1, true) + epsilon)).to(x.scalar_type());
+      at::Tensor normed = wide * at::rsqrt(wide.pow(2).mean(-1, true) + epsilon);
+      if (adds_one) return (normed * (1.0 + base.weight.to(wide.scalar_type()))).to(x.scalar_type());
+      return base.weight * normed.to(x.scalar_type());
     }
   }
   throw InternalError("unknown kind of layer");
@@ -88,7 +90,7 @@ std::shared_ptr<const LayerAdapter> LayerAdapter::prepacked_copy() const {
 at::Tensor Delta::prepare(const Layer& layer, double factor) const { return delta(layer) * factor; }
 
 at::Tensor Delta::apply_to_output(const at::Tensor& y, const at::Tensor& x, const at::Tensor& by, const Layer& layer, double) const {
-  at::Tensor wide = x.to(by.scalar_type());
+  at::Tensor wide = drop_input(x.to(by.scalar_type()));
   at::Tensor added = layer.kind == LayerKind::conv2d ? at::conv2d(wide, by, {}, layer.stride, layer.padding) : at::linear(wide, by);
   return (y + added).to(y.scalar_type());
 }

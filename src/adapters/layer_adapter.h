@@ -1,6 +1,7 @@
 // The effect of one adapter on one layer. Each method's mathematics is written once, in ATen ops over the tensors of the adapter's file.
 #pragma once
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
 #include <array>
@@ -34,6 +35,7 @@ struct Layer {
   double epsilon = 0;
   // The user's own tensors, if `base` holds aliases of them.
   Base own = {};
+  bool adds_one = false;  // rms_norm: elements are multiplied by 1 + weight, in f32 (Gemma).
 
   bool trains() const { return requires_grad(base) || requires_grad(own); }
   bool is_linear() const { return kind == LayerKind::linear || kind == LayerKind::conv1d; }
@@ -101,6 +103,16 @@ class LayerAdapter {
   virtual LowRank low_rank(double factor) const { return {}; }
   // Returns the layer's weight and bias with this adapter merged into them.
   virtual Base merged(const Layer& layer, double factor) const = 0;
+
+  // Whether it draws random numbers in training mode, for dropout.
+  virtual bool draws_in_training() const { return false; }
+  // Returns a copy that acts in one call in training mode on the samples x: it drops what it draws from the generator. The draws are those
+  // of PEFT.
+  virtual std::shared_ptr<const LayerAdapter> dropping(const at::Tensor& x, const Layer& layer, const at::Generator& generator) const {
+    return copy();
+  }
+  // Returns the layer's input, or a gradient of the same size, without the elements that this copy drops.
+  virtual at::Tensor drop_input(const at::Tensor& x) const { return x; }
 
  protected:
   virtual std::shared_ptr<LayerAdapter> copy() const = 0;

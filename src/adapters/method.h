@@ -1,4 +1,4 @@
-// The interface of a PEFT method: it reads its configuration and makes the layer adapters of an adapter.
+// The interface of a PEFT method: it reads its configuration, makes the layer adapters of an adapter, and draws the tensors of a new one.
 #pragma once
 
 #include <tenon/adapters.h>
@@ -9,6 +9,7 @@
 
 #include "adapters/files.h"
 #include "adapters/layer_adapter.h"
+#include "adapters/new_tensors.h"
 #include "formats/config.h"
 
 namespace tenon::adapters {
@@ -33,6 +34,11 @@ struct ChosenLayers {
     for (size_t i : indices) out.layer_adapters[i] = {make(layers[i])};
     return out;
   }
+  // Calls `f` for each chosen layer, in the order of registration, which is PEFT's.
+  template <class F>
+  void for_each(F f) const {
+    for (size_t i : indices) f(layers[i]);
+  }
   std::vector<std::string> paths() const;  // The paths of the chosen layers.
 };
 
@@ -41,6 +47,16 @@ inline constexpr int64_t kMaxAdapterRank = 1 << 16;
 
 // Loads an adapter. Must read all fields that change what is computed.
 using LoadMethod = LoadedAdapter (*)(const formats::Config& config, Files& files, const ChosenLayers& chosen);
+// Draws the tensors of a new adapter for each chosen layer, with the draws of PEFT in PEFT's order.
+using CreateMethod = void (*)(const formats::Config& config, const ChosenLayers& chosen, NewTensors& tensors);
+struct Method {
+  LoadMethod load;
+  CreateMethod create;
+  std::string (*default_config)();  // Returns the text of a configuration with all fields.
+};
+
+// A list of the names that the paths of layers end with, for error messages.
+std::string layer_names(const std::vector<Layer>& layers);
 
 // Throws UserError because the method does not support this kind of layer.
 [[noreturn]] void refuse_layer(const Layer& layer, const std::string& method);
@@ -48,6 +64,6 @@ using LoadMethod = LoadedAdapter (*)(const formats::Config& config, Files& files
 void need_linear_or_conv(const Layer& layer, const std::string& method);
 
 // Finds a method by `peft_type`; throws UserError if it is not supported.
-LoadMethod find_method(const std::string& peft_type);
+const Method& find_method(const std::string& peft_type);
 
 }  // namespace tenon::adapters

@@ -1,8 +1,9 @@
-// The host for Tenon's own models, whose layers call the bank themselves (models/seam.h).
+// The host for Tenon's own models, whose layers call the bank themselves (models/adapter_site.h).
 #include <tenon/family.h>
 
 #include "adapters/host.h"
 #include "base/error.h"
+#include "formats/config.h"
 
 namespace tenon::adapters {
 
@@ -17,8 +18,23 @@ class ModelHost : public Host {
   }
 
   std::vector<Layer> layers() const override { return layers_; }
+  ModelFacts facts() const override {
+    ModelFacts out;
+    out.parameters = model_->named_parameters();
+    for (const Layer& layer : layers_)
+      if (layer.path == "lm_head" || layer.path.ends_with("predictions.decoder")) out.output_embedding = layer.path;
+    if (model_->config().empty()) return out;
+    auto config = formats::Config::parse(model_->config(), "config.json");
+    out.model_type = config.text_or("model_type", "");
+    if (config.has("architectures"))
+      if (auto names = config.texts("architectures"); !names.empty()) out.architecture = names[0];
+    return out;
+  }
   void attach(int64_t bank, const at::Tensor& default_rows, const std::vector<at::Tensor>& trained) override {
-    for (size_t i = 0; i < modules_.size(); ++i) modules_[i]->set_adapter_site({bank, static_cast<int64_t>(i), trained[i]});
+    for (size_t i = 0; i < modules_.size(); ++i) {
+      auto is_training = [module = modules_[i]] { return module->is_training(); };
+      modules_[i]->set_adapter_site({bank, static_cast<int64_t>(i), trained[i], is_training});
+    }
     model_->set_bank(bank, default_rows, trained);
   }
   void detach() override {
@@ -44,6 +60,7 @@ class ModelHost : public Host {
       layer = {path, LayerKind::layer_norm, {norm->weight, norm->bias}, 1, 0, norm->epsilon()};
     } else if (auto* rms = dynamic_cast<RmsNorm*>(&module)) {
       layer = {path, LayerKind::rms_norm, {rms->weight, {}}, 1, 0, rms->epsilon()};
+      layer->adds_one = rms->factor() == RmsNorm::Factor::one_plus_weight;
     }
     if (layer) layers_.push_back(*layer), modules_.push_back(&module);
     for (const auto& [name, child] : module.children()) find(*child, path.empty() ? name : path + "." + name);

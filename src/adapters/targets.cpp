@@ -31,8 +31,20 @@ std::string lower(std::string text) {
 void report_unmatched(Unmatched what_to_do, const std::string& text) {
   std::string whole = "adapter_config.json: " + text;
   if (what_to_do == Unmatched::refuse)
-    throw UserError(ErrorCode::adapter, whole + ". Correct it, or load with {.unmatched_patterns = tenon::Unmatched::warn}.");
+    throw UserError(ErrorCode::adapter, whole + ". Correct it, or pass {.unmatched_patterns = tenon::Unmatched::warn}.");
   TORCH_WARN(whole);
+}
+
+std::string last_names(const std::vector<std::string>& paths) {
+  constexpr size_t kMaxNames = 16;  // Keeps messages short; the layers of most models have fewer names.
+  std::vector<std::string> names;
+  for (const std::string& path : paths) {
+    std::string name = path.substr(path.rfind('.') + 1);
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  std::string out;
+  for (size_t i = 0; i < std::min(names.size(), kMaxNames); ++i) out += (i ? ", " : "") + names[i];
+  return names.size() > kMaxNames ? out + ", ..." : out;
 }
 
 ModuleNames ModuleNames::read(const formats::Config& config, const std::string& field) {
@@ -116,11 +128,11 @@ std::vector<std::string> Targets::choose(const std::vector<Path>& paths, Unmatch
     if (chosen) out.push_back(path.name);
   }
   for (const std::string& name : targets_.without_match(all))
-    report_unmatched(unmatched, "target_modules names \"" + name + "\", which matches no layer of the model");
+    report_unmatched(unmatched,
+                     "target_modules names \"" + name + "\", which matches no layer of the model. Its layers end with " + last_names(all));
   if (out.empty() && saved_.empty())
-    throw UserError(ErrorCode::adapter,
-                    "adapter_config.json: target_modules chooses no layer of the model. Load it on the model it was "
-                    "trained on.");
+    throw UserError(ErrorCode::adapter, "adapter_config.json: target_modules chooses no layer of the model. Its layers end with " +
+                                            last_names(all) + ". Name some of them, or use the model that the adapter was trained on.");
   return out;
 }
 

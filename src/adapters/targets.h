@@ -16,6 +16,9 @@ namespace tenon::adapters {
 // Throws UserError, or warns, because a name or pattern matches no layer.
 void report_unmatched(Unmatched what_to_do, const std::string& text);
 
+// A list of the names that the paths end with, for error messages.
+std::string last_names(const std::vector<std::string>& paths);
+
 // A field that holds either one regular expression for the full path, or a list of names that a path must equal or end with after a dot.
 class ModuleNames {
  public:

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 
@@ -72,15 +71,6 @@ void copy_tensors(Adapter& adapter) {
       auto now = layer_adapter->tensors();
       for (size_t i = 0; i < old.size(); ++i) known.emplace_back(old[i].second, now[i].second);
     }
-}
-
-// No method implements dropout.
-void refuse_dropout(const Adapter& adapter) {
-  const auto config = nlohmann::json::parse(adapter.config);
-  for (const auto& [field, value] : config.items())
-    if (field.ends_with("dropout") && value.is_number() && value != 0)
-      throw UserError(ErrorCode::adapter, "the adapter \"" + adapter.name + "\" has " + field + " " + value.dump() +
-                                              ", which training does not support. Set it to 0 in adapter_config.json.");
 }
 
 constexpr int64_t kMinFlatSize = 2;  // Sizes 0 and 1 would be recorded as separate graphs.
@@ -149,7 +139,6 @@ std::vector<std::string> Training::names() const {
 std::vector<AdapterPointer> Training::train(const std::vector<AdapterPointer>& wanted, const std::vector<AdapterPointer>& before,
                                             const std::vector<Layer>& layers) {
   for (const AdapterPointer& adapter : wanted) {
-    refuse_dropout(*adapter);
     for (const auto& layer_adapters : adapter->layer_adapters)
       for (const LayerAdapterPointer& layer_adapter : layer_adapters)
         for (const auto& [name, tensor] : layer_adapter->tensors())

@@ -235,6 +235,7 @@ class TreeHost : public Host {
         if (layer->base.weight.key_set().has(kKey))
           throw UserError(ErrorCode::adapter, layer->path + " has a bank already. Load into that one, or destroy it first.");
         layers_.push_back(*layer);
+        modules_.emplace_back(module.value());
       }
   }
 
@@ -249,10 +250,20 @@ class TreeHost : public Host {
     return out;
   }
 
+  ModelFacts facts() const override {
+    ModelFacts out;
+    for (const auto& parameter : tree_->named_parameters()) out.parameters.emplace_back(parameter.key(), parameter.value());
+    return out;
+  }
+
   void attach(int64_t bank, const at::Tensor& default_rows, const std::vector<at::Tensor>& trained) override {
     for (size_t i = 0; i < layers_.size(); ++i) {
       const auto& [weight, bias] = layers_[i].base;
-      AdapterSite site{bank, static_cast<int64_t>(i), trained[i]};
+      auto is_training = [weak = modules_[i]] {
+        auto module = weak.lock();
+        return module && module->is_training();
+      };
+      AdapterSite site{bank, static_cast<int64_t>(i), trained[i], is_training};
       auto layer = std::make_shared<TreeLayer>(
           TreeLayer{layers_[i].kind, site, default_rows, bias.defined(), TreeLayer::Weak(weight.getIntrusivePtr()),
                     TreeLayer::Weak(bias.defined() ? bias.getIntrusivePtr() : weight.getIntrusivePtr())});
@@ -286,6 +297,7 @@ class TreeHost : public Host {
  private:
   std::shared_ptr<torch::nn::Module> tree_;
   std::vector<Layer> layers_;
+  std::vector<std::weak_ptr<torch::nn::Module>> modules_;  // The module of each layer.
 };
 
 }  // namespace

@@ -20,6 +20,7 @@ inline constexpr Tier kTiers[] = {Tier::portable, Tier::avx2, Tier::avx512};
 
 const char* tier_name(Tier tier);
 Tier best_tier();  // Returns the best tier that this CPU supports.
+const char* llvm_version();
 
 // Machine code in memory; it is freed with its last owner.
 struct MachineCode {

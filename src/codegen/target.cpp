@@ -1,6 +1,7 @@
 #include "codegen/target.h"
 
 #include <llvm/CodeGen/TargetPassConfig.h>
+#include <llvm/Config/llvm-config.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Support/CommandLine.h>
@@ -94,6 +95,7 @@ class BorrowedMachine {
 
 const TierFacts& facts(Tier tier) { return kFacts[static_cast<size_t>(tier)]; }
 const char* tier_name(Tier tier) { return facts(tier).name; }
+const char* llvm_version() { return LLVM_VERSION_STRING; }
 
 Tier best_tier() {
   static const Tier best = [] {

@@ -43,7 +43,7 @@ class CheckedCalls {
   using FamilyKey = std::tuple<bool, size_t, size_t, size_t, std::vector<int32_t>, std::vector<int64_t>>;
   // What the graphs of a call depend on besides its ops.
   struct CallKind {
-    bool grad_mode;                       // At the start of the call.
+    bool grad_mode;                       // Grad mode at the start of the call.
     std::vector<int64_t> constant_sizes;  // Sizes of the arguments that Options::specialise names.
   };
 

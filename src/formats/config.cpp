@@ -59,6 +59,11 @@ bool Config::has(const std::string& name) const {
   return field != object_->end() && !field->is_null();
 }
 
+bool Config::is_null(const std::string& name) const {
+  auto field = object_->find(name);
+  return field != object_->end() && field->is_null();
+}
+
 const nlohmann::json* Config::find(const std::string& name) const {
   auto field = object_->find(name);
   if (field == object_->end()) return nullptr;

@@ -25,8 +25,10 @@ class Config {
   static Config parse(const std::string& text, const std::string& source);
   static Config read(const Directory& directory, const std::string& name);
 
-  // Returns false if the field is missing or null, which mean the same in these files. Does not mark the field as read.
+  // Returns false if the field is missing or null, which mean the same for most fields. Does not mark the field as read.
   bool has(const std::string& name) const;
+  // Returns true if the field exists and is null, for fields whose default is not null. Does not mark the field as read.
+  bool is_null(const std::string& name) const;
 
   // Limits are inclusive. Callers pass safety limits, far above the values of published files; these are not measured.
   int64_t integer(const std::string& name, int64_t min, int64_t max) const;

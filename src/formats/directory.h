@@ -1,5 +1,6 @@
-// A model directory. Its own path is trusted. Its files are opened by plain names only, so that neither a name from
-// a file nor a symbolic link can lead outside. All errors are UserError(file).
+// A model directory. Its own path is trusted. Its files are opened by plain names only, so that neither a name from a file nor a symbolic
+// link can lead outside. In the cache of the Hugging Face hub, links are followed that stay in the folder of the model's repository. All
+// errors are UserError(file).
 #pragma once
 
 #include <cstddef>
@@ -65,6 +66,7 @@ class Directory {
  private:
   friend class AtomicFile;
   FileDescriptor open_regular(const std::string& name, size_t* size) const;
+  FileDescriptor open_linked(const std::string& name) const;
   void sync() const;
   [[noreturn]] void fail(const std::string& name, const std::string& what) const;
 

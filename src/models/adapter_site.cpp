@@ -22,6 +22,8 @@ using BankTransformInputOp = at::Tensor(const at::Tensor&, const at::Tensor&, in
 using BankApplyOp = void(at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t, int64_t);
 using TrainLayerOp = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, const at::Tensor&,
                                 const at::Tensor&, int64_t, int64_t);
+using TrainLayerDropoutOp = std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
+                                                               const at::Tensor&, const at::Tensor&, int64_t, int64_t);
 using TrainFinishOp = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t, int64_t);
 
 template <class Signature>
@@ -97,7 +99,11 @@ bool records_gradients(const AdapterSite& site) { return has_pinned_bank(site) &
 
 at::Tensor train_layer(const AdapterSite& site, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   static const auto op = find<TrainLayerOp>("tenon::train_layer");
-  return op.call(x, weight, bias.defined() ? std::optional(bias) : std::nullopt, pin_of_thread().rows, site.trained, site.bank, site.layer);
+  static const auto with_dropout = find<TrainLayerDropoutOp>("tenon::train_layer_dropout");
+  std::optional<at::Tensor> given = bias.defined() ? std::optional(bias) : std::nullopt;
+  if (site.is_training && site.is_training())
+    return std::get<0>(with_dropout.call(x, weight, given, pin_of_thread().rows, site.trained, site.bank, site.layer));
+  return op.call(x, weight, given, pin_of_thread().rows, site.trained, site.bank, site.layer);
 }
 
 }  // namespace models

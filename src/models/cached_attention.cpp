@@ -75,15 +75,22 @@ void softmax(float* scores, int64_t count) {
   for (int64_t j = 0; j < count; ++j) scores[j] /= total;
 }
 
+// What the op computes beside its operands. A window or softcap of 0 means that there is none.
+struct ScoreSettings {
+  int64_t window;
+  double scale, softcap;
+};
+
 // Attention of one new token per sample: each kv head's group of queries attends to the visible keys. Sums are f32.
 template <class T>
 void attend_one(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& values, int64_t position, const int64_t* padding,
-                int64_t window, at::Tensor& out) {
+                const ScoreSettings& settings, at::Tensor& out) {
   int64_t batch = q.size(0), heads = q.size(1), size = q.size(3), capacity = keys.size(1), kv_heads = keys.size(2),
           group = heads / kv_heads;
   const T *k = keys.const_data_ptr<T>(), *v = values.const_data_ptr<T>(), *queries = q.const_data_ptr<T>();
   T* to = out.data_ptr<T>();
-  float scale = static_cast<float>(1 / std::sqrt(static_cast<double>(size)));
+  int64_t window = settings.window;
+  float scale = static_cast<float>(settings.scale), softcap = static_cast<float>(settings.softcap);
   // Fewer multiplications are not worth another thread. About a microsecond of work. Estimate, not measured.
   constexpr int64_t kMinMultipliesPerThread = 1 << 15;
   int64_t grain = std::max<int64_t>(1, kMinMultipliesPerThread / (group * size * (position + 1)));
@@ -101,6 +108,8 @@ void attend_one(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& v
         const auto* key = token(k, j);
         for (int64_t g = 0; g < group; ++g) scores[g * seen + j] = dot(query.data() + g * size, key, size);
       }
+      if (softcap != 0)
+        for (int64_t n = 0; n < group * seen; ++n) scores[n] = softcap * std::tanh(scores[n] / softcap);
       for (int64_t g = 0; g < group; ++g) softmax(scores.data() + g * seen, seen);
       std::fill(sum.begin(), sum.end(), 0.f);
       for (int64_t j = 0; j < seen; ++j) {
@@ -114,38 +123,44 @@ void attend_one(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& v
 
 // Attention of several new tokens per sample, computed by libtorch over the filled part of the cache.
 at::Tensor attend_several(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& values, int64_t first, const at::Tensor& padding,
-                          int64_t window) {
-  int64_t length = q.size(2), seen = first + length;
-  at::Tensor k = keys.narrow(1, 0, seen).transpose(1, 2), v = values.narrow(1, 0, seen).transpose(1, 2);
+                          const ScoreSettings& settings) {
+  int64_t length = q.size(2), seen = first + length, window = settings.window;
+  at::Tensor k = keys.narrow(1, 0, seen).transpose(1, 2), v = values.narrow(1, 0, seen).transpose(1, 2), mask;
   bool padded = padding.ne(0).any().item<bool>();
-  if (first == 0 && !padded && (window == 0 || length <= window)) return attend(q, k, v, {}, /*causal=*/true);
-  at::Tensor visible = at::arange(seen, at::kLong).unsqueeze(0) >= padding.unsqueeze(1);
-  at::Tensor mask = causal_mask(length, window, visible, q.scalar_type(), first);
-  return attend(q, k, v, mask, /*causal=*/true);
+  if (first != 0 || padded || (window != 0 && length > window)) {
+    at::Tensor visible = at::arange(seen, at::kLong).unsqueeze(0) >= padding.unsqueeze(1);
+    mask = causal_mask(length, window, visible, q.scalar_type(), first);
+  }
+  return attend(q, k, v, mask, /*causal=*/true, /*dropout=*/0, settings.scale, settings.softcap);
 }
 
 at::Tensor attend_cached(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& values, const at::Tensor& cache_positions,
-                         const at::Tensor& padding, int64_t window) {
+                         const at::Tensor& padding, int64_t window, double scale, double softcap) {
+  ScoreSettings settings{window, scale, softcap};
   int64_t length = q.size(2), first = cache_positions.const_data_ptr<int64_t>()[0];
   TORCH_CHECK_INDEX(first >= 0 && first + length <= keys.size(1), "attend_cached: cache positions are outside of the cache");
-  if (length > 1) return merge_heads(attend_several(q, keys, values, first, padding, window)).contiguous();
+  if (length > 1) return merge_heads(attend_several(q, keys, values, first, padding, settings)).contiguous();
   at::Tensor out = at::empty({q.size(0), 1, q.size(1) * q.size(3)}, q.options());
   at::Tensor queries = q.contiguous();
   at::Tensor padding_counts = padding.contiguous();
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, q.scalar_type(), "attend_cached", [&] {
-    attend_one<scalar_t>(queries, keys, values, first, padding_counts.const_data_ptr<int64_t>(), window, out);
+    attend_one<scalar_t>(queries, keys, values, first, padding_counts.const_data_ptr<int64_t>(), settings, out);
   });
   return out;
 }
 
-at::Tensor attend_cached_shape(const at::Tensor& q, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t) {
+at::Tensor attend_cached_shape(const at::Tensor& q, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t,
+                               double, double) {
   return at::empty({q.size(0), q.size(2), q.size(1) * q.size(3)}, q.options());
 }
 
-using AttendCached = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t);
+using AttendCached = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t,
+                                double, double);
 
 TORCH_LIBRARY_FRAGMENT(tenon, library) {
-  library.def("attend_cached(Tensor q, Tensor keys, Tensor values, Tensor cache_positions, Tensor padding, int window) -> Tensor");
+  library.def(
+      "attend_cached(Tensor q, Tensor keys, Tensor values, Tensor cache_positions, Tensor padding, int window, float scale, "
+      "float softcap) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(tenon, CPU, library) { library.impl("attend_cached", attend_cached); }
 TORCH_LIBRARY_IMPL(tenon, Meta, library) { library.impl("attend_cached", attend_cached_shape); }
@@ -153,13 +168,17 @@ TORCH_LIBRARY_IMPL(tenon, Meta, library) { library.impl("attend_cached", attend_
 }  // namespace
 
 at::Tensor attend_with_cache(const AttentionContext& context, size_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                             double dropout) {
-  if (!context.cache) return merge_heads(attend(q, k, v, context.mask, /*causal=*/true, dropout));
+                             const AttentionOptions& options) {
+  if (!context.cache) {
+    const at::Tensor& mask = options.windowed && context.window_mask.defined() ? context.window_mask : context.mask;
+    return merge_heads(attend(q, k, v, mask, /*causal=*/true, options.dropout, options.scale, options.softcap));
+  }
   at::Tensor &keys = context.cache->keys[layer], &values = context.cache->values[layer];
   keys.index_copy_(1, context.cache_positions, k.transpose(1, 2));
   values.index_copy_(1, context.cache_positions, v.transpose(1, 2));
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("tenon::attend_cached", "").typed<AttendCached>();
-  return op.call(q, keys, values, context.cache_positions, context.padding, context.window);
+  double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))));
+  return op.call(q, keys, values, context.cache_positions, context.padding, options.windowed ? context.window : 0, scale, options.softcap);
 }
 
 }  // namespace tenon

@@ -8,6 +8,8 @@ namespace tenon {
 
 bool Fields::has(const std::string& name) const { return impl_->config.has(name); }
 
+bool Fields::is_null(const std::string& name) const { return impl_->config.is_null(name); }
+
 int64_t Fields::integer(const std::string& name, int64_t least, int64_t most) const { return impl_->config.integer(name, least, most); }
 
 int64_t Fields::integer_or(const std::string& name, int64_t otherwise, int64_t least, int64_t most) const {
@@ -85,8 +87,13 @@ bool says_nothing(const nlohmann::json& value) {
 }  // namespace
 
 std::shared_ptr<const Fields::Impl> make_fields(formats::Config config) {
-  auto ignored = std::make_shared<std::set<std::string>>(std::begin(kHarmless), std::end(kHarmless));
-  return std::make_shared<const Fields::Impl>(Fields::Impl{std::move(config), ignored, ""});
+  auto impl = std::make_shared<const Fields::Impl>(Fields::Impl{std::move(config), std::make_shared<std::set<std::string>>(), ""});
+  ignore_harmless(Fields(impl));
+  return impl;
+}
+
+void ignore_harmless(const Fields& fields) {
+  for (const char* name : kHarmless) fields.ignore({name});
 }
 
 void refuse_unread(const Fields::Impl& impl) {

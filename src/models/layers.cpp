@@ -56,12 +56,14 @@ at::Tensor LayerNorm::forward(const at::Tensor& x) const {
   return models::apply_to_output(adapter_site(), x, at::layer_norm(x, {weight.size(0)}, weight, bias, epsilon_));
 }
 
-RmsNorm::RmsNorm(const Weights& from, int64_t width, double epsilon)
-    : weight(put_parameter("weight", from.take("weight", {width}))), epsilon_(epsilon) {}
+RmsNorm::RmsNorm(const Weights& from, int64_t width, double epsilon, Factor factor)
+    : weight(put_parameter("weight", from.take("weight", {width}))), epsilon_(epsilon), factor_(factor) {}
 
 at::Tensor RmsNorm::forward(const at::Tensor& x) const {
-  at::Tensor wide = x.to(at::kFloat);
-  return models::apply_to_output(adapter_site(), x, weight * (wide * at::rsqrt(wide.pow(2).mean(-1, true) + epsilon_)).to(x.scalar_type()));
+  at::Tensor wide = x.to(at::kFloat), normalized = wide * at::rsqrt(wide.pow(2).mean(-1, true) + epsilon_);
+  at::Tensor y = factor_ == Factor::weight ? weight * normalized.to(x.scalar_type())
+                                           : (normalized * (1.0 + weight.to(at::kFloat))).to(x.scalar_type());
+  return models::apply_to_output(adapter_site(), x, y);
 }
 
 Conv2d::Conv2d(const Weights& from, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, bool has_bias)

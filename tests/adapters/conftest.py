@@ -33,7 +33,21 @@ def resnet():
         num_channels=3, embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], num_labels=5, layer_type="basic", hidden_act="relu"))
 
 
-FAMILIES = {"llama": llama, "llama_bias": lambda: llama(attention_bias=True, mlp_bias=True), "gpt2": gpt2, "resnet": resnet}
+def gemma3():
+    return transformers.Gemma3ForCausalLM(transformers.Gemma3TextConfig(
+        hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16, vocab_size=64,
+        max_position_embeddings=32, query_pre_attn_scalar=12, sliding_window=4, sliding_window_pattern=2, initializer_range=0.15, use_cache=False,
+        tie_word_embeddings=False))
+
+
+def opt():
+    return transformers.OPTForCausalLM(transformers.OPTConfig(
+        hidden_size=32, ffn_dim=48, num_hidden_layers=2, num_attention_heads=4, vocab_size=64, word_embed_proj_dim=24, max_position_embeddings=32,
+        init_std=0.15, use_cache=False))
+
+
+FAMILIES = {"llama": llama, "llama_bias": lambda: llama(attention_bias=True, mlp_bias=True), "gpt2": gpt2, "resnet": resnet, "gemma3": gemma3,
+            "opt": opt}
 QVD = ["q_proj", "v_proj", "down_proj"]
 # Family, configuration of both adapters, and overrides for the second.
 CASES = {
@@ -80,12 +94,16 @@ CASES |= {
     "lora_tokens": ("llama", dict(r=4, target_modules=["q_proj"], trainable_token_indices=[5, 9, 33]), dict(trainable_token_indices=[7])),
     "lora_tokens_head": ("llama", dict(r=4, target_modules=["q_proj"], trainable_token_indices={"embed_tokens": [5, 9], "lm_head": [9, 33]}), {}),
     "lora_tied_tokens": ("gpt2", dict(r=4, fan_in_fan_out=True, target_modules=["c_attn"], trainable_token_indices=[5, 9, 33]), {}),
+    "tokens": ("llama", dict(token_indices=[5, 9, 33]), dict(token_indices=[7])),
     "lora_embed_tokens": ("llama", dict(r=4, target_modules=["embed_tokens", "lm_head"]), dict(r=2)),
+    "lora_gemma3": ("gemma3", dict(r=4, lora_alpha=8, target_modules=["embed_tokens", "q_proj", "down_proj"]), dict(r=2)),
+    "ln_gemma3": ("gemma3", dict(target_modules=["input_layernorm", "q_norm", "norm"]), {}),
+    "lora_opt": ("opt", dict(r=4, lora_alpha=8, target_modules=["v_proj", "fc1", "project_in"]), dict(r=2)),
 }
 # Cases whose two adapters PEFT cannot activate together: two copies of a layer, two adapters with biases, two with tokens.
-NOT_TOGETHER = ("dora", "ln", "lora_saved", "lora_biases", "lora_tokens", "lora_tied_tokens")
+NOT_TOGETHER = ("dora", "ln", "lora_saved", "lora_biases", "lora_tokens", "lora_tied_tokens", "tokens")
 METHODS = {"adalora": peft.AdaLoraConfig, "ia3": peft.IA3Config, "vera": peft.VeraConfig, "loha": peft.LoHaConfig, "lokr": peft.LoKrConfig,
-           "oft": peft.OFTConfig, "boft": peft.BOFTConfig, "hra": peft.HRAConfig, "ln": peft.LNTuningConfig}
+           "oft": peft.OFTConfig, "boft": peft.BOFTConfig, "hra": peft.HRAConfig, "ln": peft.LNTuningConfig, "tokens": peft.TrainableTokensConfig}
 
 
 def loha_over_kernels(t1, w1a, w1b, t2, w2a, w2b, scale):

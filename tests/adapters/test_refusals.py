@@ -121,13 +121,16 @@ def test_convolutions(goldens, tmp_path):
 
 @pytest.mark.parametrize("case, field", [("lora", "lora_dropout"), ("adalora", "lora_dropout"), ("vera", "vera_dropout"), ("loha", "rank_dropout"), ("lokr", "module_dropout"), ("boft", "boft_dropout")])
 def test_dropout(goldens, tmp_path, case, field):
-    """An adapter with dropout loads, because inference ignores dropout, and does not train."""
+    """An adapter with dropout loads and trains; a probability above 1 is refused."""
     config = json.loads((goldens / case / "adapter_1/adapter_config.json").read_text())
     config[field] = 0.1
     (tmp_path / "adapter_config.json").write_text(json.dumps(config))
     shutil.copy(goldens / case / "adapter_1/adapter_model.safetensors", tmp_path)
     assert load(goldens, "llama", tmp_path).stdout == "loaded\n"
     done = subprocess.run([TOOL, "train", str(goldens / "base/llama"), str(tmp_path)], capture_output=True, text=True)
+    assert done.stdout == "trains\n", done.stderr
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config | {field: 1.5}))
+    done = load(goldens, "llama", tmp_path)
     assert done.returncode == 1 and field in done.stderr, done.stdout + done.stderr
 
 

@@ -7,47 +7,18 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "adapters/net.h"
 #include "adapters/tensors.h"
 #include "base/error.h"
 
 using namespace tenon;
-
-namespace {
-
-struct NetImpl : torch::nn::Module {
-  NetImpl()
-      : embed(register_module("embed", torch::nn::Embedding(64, 32))),
-        norm(register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({32})))),
-        up(register_module("up", torch::nn::Linear(32, 77))),
-        down(register_module("down", torch::nn::Linear(torch::nn::LinearOptions(77, 32).bias(false)))),
-        conv(register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 4, 3).padding(1)))),
-        head(register_module("head", torch::nn::Linear(32, 5))) {}
-  torch::Tensor forward(const torch::Tensor& ids) {
-    auto x = embed(ids);
-    x = x + down(torch::relu(up(norm(x))));
-    x = x + conv(x.unsqueeze(1)).mean(1);
-    return head(x.mean(1));
-  }
-  torch::nn::Embedding embed;
-  torch::nn::LayerNorm norm;
-  torch::nn::Linear up, down;
-  torch::nn::Conv2d conv;
-  torch::nn::Linear head;
-};
-TORCH_MODULE(Net);
-
-}  // namespace
 
 int main(int count, char** arguments) try {
   if (count != 7) return std::fprintf(stderr, "adapters_tree WEIGHTS INPUTS ADAPTER_1 ADAPTER_2 OUT BACKEND\n"), 2;
   std::string out = arguments[5];
   std::filesystem::create_directories(out);
   Net net;
-  auto weights = read_tensors(arguments[1]);
-  {
-    torch::NoGradGuard no_grad;
-    for (auto& parameter : net->named_parameters()) parameter.value().copy_(weights.at(parameter.key()));
-  }
+  net->set_weights(read_tensors(arguments[1]));
   at::Tensor input = read_tensors(arguments[2]).at("input");
   Options options{.backend = arguments[6], .fullgraph = true};
   // A function that was compiled before the bank exists must notice when the bank is made and when it is destroyed.

@@ -125,7 +125,7 @@ TEST(Errors, C7TheOperandsOfAnOpThatFailedAreForgotten) {
   auto fast = tenon::compile(look_up);
   for (int64_t row : {1, 2, 9, 9, 3, 9, 4, 9}) {
     Tensor x = torch::randn({3, 4}), rows = torch::full({3}, row, torch::kLong);
-    EXPECT_TRUE(fast(x, rows).equal(look_up(x, rows))) << row;
+    EXPECT_TRUE(torch::allclose(fast(x, rows), look_up(x, rows), 1e-5, 1e-6)) << row;
     EXPECT_TRUE(table.equal(before)) << row;
   }
 }

@@ -1,4 +1,6 @@
 """Tiny models of every family, created by Transformers with fixed seeds."""
+import zlib
+
 import torch
 import transformers as t
 
@@ -8,6 +10,15 @@ LLAMA3 = dict(rope_type="llama3", rope_theta=50000.0, factor=8.0, low_freq_facto
               original_max_position_embeddings=64)
 BERT = dict(vocab_size=97, hidden_size=32, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=128)
 GPT2 = dict(vocab_size=97, n_embd=32, n_layer=2, n_head=4, n_positions=512, bos_token_id=1, eos_token_id=2)
+# Windows are shorter than the inputs, and softcaps are near the largest scores.
+GEMMA = dict(**TINY, head_dim=16)
+GEMMA2 = dict(**GEMMA, query_pre_attn_scalar=12, sliding_window=6, attn_logit_softcapping=3.0, final_logit_softcapping=1.0)
+GEMMA3 = dict(**{**GEMMA, "num_hidden_layers": 3}, query_pre_attn_scalar=12, sliding_window=6, sliding_window_pattern=2,
+              rope_parameters={"full_attention": dict(rope_type="linear", rope_theta=1e6, factor=8.0),
+                               "sliding_attention": dict(rope_type="default", rope_theta=1e4)})
+QWEN3 = dict(**TINY, head_dim=16)
+OPT = dict(vocab_size=97, hidden_size=32, ffn_dim=56, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=512, bos_token_id=1,
+           eos_token_id=2, pad_token_id=0)
 
 CAUSAL = {
     "llama": lambda: t.LlamaForCausalLM(t.LlamaConfig(**TINY)),
@@ -18,6 +29,26 @@ CAUSAL = {
     "mistral": lambda: t.MistralForCausalLM(t.MistralConfig(**TINY, sliding_window=24)),
     "qwen2": lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**TINY)),
     "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(**GPT2)),
+    "gemma": lambda: t.GemmaForCausalLM(t.GemmaConfig(**GEMMA)),
+    "gemma2": lambda: t.Gemma2ForCausalLM(t.Gemma2Config(**GEMMA2)),
+    "gemma3": lambda: t.Gemma3ForCausalLM(t.Gemma3TextConfig(**GEMMA3)),
+    "qwen3": lambda: t.Qwen3ForCausalLM(t.Qwen3Config(**QWEN3)),
+    "qwen3_window": lambda: t.Qwen3ForCausalLM(t.Qwen3Config(**QWEN3, attention_bias=True, use_sliding_window=True, sliding_window=6,
+                                                             max_window_layers=1)),
+    "opt": lambda: t.OPTForCausalLM(t.OPTConfig(**OPT)),
+    "opt_350m": lambda: t.OPTForCausalLM(t.OPTConfig(**OPT, do_layer_norm_before=False, word_embed_proj_dim=24)),
+}
+HEAD = dict(num_labels=5, pad_token_id=0)
+CLASSIFIERS = {
+    "llama_classes": lambda: t.LlamaForSequenceClassification(t.LlamaConfig(**TINY, **HEAD)),
+    "mistral_classes": lambda: t.MistralForSequenceClassification(t.MistralConfig(**TINY, **HEAD, sliding_window=6)),
+    "qwen2_classes": lambda: t.Qwen2ForSequenceClassification(t.Qwen2Config(**TINY, **HEAD)),
+    "qwen3_classes": lambda: t.Qwen3ForSequenceClassification(t.Qwen3Config(**QWEN3, **HEAD)),
+    "gemma_classes": lambda: t.GemmaForSequenceClassification(t.GemmaConfig(**GEMMA, **HEAD)),
+    "gemma2_classes": lambda: t.Gemma2ForSequenceClassification(t.Gemma2Config(**GEMMA2, **HEAD)),
+    "gemma3_classes": lambda: t.Gemma3TextForSequenceClassification(t.Gemma3TextConfig(**GEMMA3, **HEAD)),
+    "opt_classes": lambda: t.OPTForSequenceClassification(t.OPTConfig(**{**OPT, **HEAD}, word_embed_proj_dim=24)),
+    "gpt2_classes": lambda: t.GPT2ForSequenceClassification(t.GPT2Config(**GPT2, **HEAD)),
 }
 OTHERS = {
     "bert_masked": lambda: t.BertForMaskedLM(t.BertConfig(**BERT)),
@@ -28,7 +59,7 @@ OTHERS = {
     "resnet_basic": lambda: t.ResNetForImageClassification(t.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 2],
                                                                          layer_type="basic", num_labels=5)),
 }
-ALL = {**CAUSAL, **OTHERS}
+ALL = {**CAUSAL, **CLASSIFIERS, **OTHERS}
 # Real sizes: 768 wide, 12 layers; ResNet-50.
 WIDE = dict(hidden_size=768, intermediate_size=2048, num_hidden_layers=12, num_attention_heads=12, num_key_value_heads=4, vocab_size=32000,
             max_position_embeddings=1024, bos_token_id=1, eos_token_id=2)
@@ -44,13 +75,16 @@ REAL = {
 }
 
 
-def make(name, models=ALL, spread=0.15):
+def make(name, models=ALL, spread=0.15, seed=None):
     """Returns the model with weights large enough for distinct logits."""
-    torch.manual_seed(sorted(models).index(name))
+    torch.manual_seed(zlib.crc32(name.encode()) if seed is None else seed)
     model = models[name]().eval()
     with torch.no_grad():
         for key, p in model.named_parameters():
             p.add_(torch.randn_like(p) * (spread if p.dim() > 1 else spread / 3))
+        for module in model.modules():
+            if hasattr(module, "embed_scale"):  # Gemma's. Otherwise embeddings outweigh the layers, and greedy texts repeat one token.
+                module.weight.div_(module.embed_scale)
         for key, b in model.named_buffers():
             if key.endswith(("running_mean", "running_var")):
                 b.add_(torch.rand_like(b) * 0.3)
@@ -63,6 +97,11 @@ def inputs(name, batch=3, length=17, image=32):
         return {"input": torch.randn(batch, 3, image, image)}
     out = {"input": torch.randint(3, 97, (batch, length)), "mask": torch.ones(batch, length, dtype=torch.int64)}
     out["mask"][1, length - 5:] = 0
+    if name in CLASSIFIERS:  # Padding on both sides, and the pad token inside of a text.
+        if not name.startswith("gemma2"):  # Transformers gives NaN in f64 where a token attends to nothing: its mask overflows f32's softmax.
+            out["mask"][batch - 1, :4] = 0
+        out["input"][out["mask"] == 0] = 0
+        out["input"][0, 3] = 0
     if name.startswith("bert"):
         out["types"] = torch.randint(0, 2, (batch, length))
     return out

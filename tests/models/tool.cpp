@@ -1,8 +1,10 @@
 // models_tool loads a model directory and runs it, for tests that compare with Transformers:
-//   logits DIR IN OUT eager|native [TYPE]   reads the tensors input, mask and types from IN; writes logits to OUT
+//   logits DIR IN OUT eager|native [TYPE]   reads the tensors input, mask and types from IN; writes logits to OUT. If IN has input_2, the
+//                                           same compiled model is then called with input_2, mask_2 and types_2; their result is logits_2
 //   generate DIR IN OUT                     reads JSON {"calls": [{"prompts": …, options …}, …]}; writes tokens and counts
 //   copy DIR OUT SHARD_BYTES                saves the model again
 //   sizes DIR COUNT infer|train             compares calls of COUNT random sizes with eager; prints counts and the largest difference
+//   run IN DIR...                           prints a line for each directory: a hash of its logits in eager mode, or the error
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/randint.h>
@@ -11,6 +13,7 @@
 #include <tenon/generate.h>
 #include <tenon/inspect.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <fstream>
@@ -32,7 +35,7 @@ std::pair<std::string, std::string> split(const std::string& path) {
   return {path.substr(0, slash), path.substr(slash + 1)};
 }
 
-at::Tensor tensor_of(const formats::Safetensors& file, const char* name) {
+at::Tensor tensor_of(const formats::Safetensors& file, const std::string& name) {
   auto found = file.find(name);
   if (!found) return {};
   auto view = file.tensor(*found);
@@ -49,18 +52,20 @@ void logits(const std::string& directory, const std::string& in, const std::stri
   formats::Safetensors file(std::make_shared<const formats::MappedFile>(formats::Directory(folder).map(name)));
   auto model = load_model(directory, type);
   at::NoGradGuard no_grad;
-  at::Tensor input = tensor_of(file, "input"), mask = tensor_of(file, "mask"), types = tensor_of(file, "types"), result;
-  if (native) {
-    auto compiled = compile(model, {.fullgraph = true});
-    for (int i = 0; i < 4; ++i) result = compiled(input, mask, types);
-    std::printf("%s\n", counts_of(explain(compiled)).dump().c_str());
-  } else {
-    result = model->forward(input, mask, types);
+  auto compiled = compile(model, {.fullgraph = true});
+  std::vector<std::pair<std::string, at::Tensor>> results;
+  for (const char* suffix : {"", "_2"}) {
+    auto given = [&](const char* tensor) { return tensor_of(file, std::string(tensor) + suffix); };
+    at::Tensor input = given("input"), mask = given("mask"), types = given("types"), result;
+    if (!input.defined()) continue;
+    if (!native) result = model->forward(input, mask, types);
+    for (int i = 0; native && i < 4; ++i) result = compiled(input, mask, types);
+    results.emplace_back(std::string("logits") + suffix, result.to(at::kFloat).contiguous());
   }
-  result = result.to(at::kFloat).contiguous();
+  if (native) std::printf("%s\n", counts_of(explain(compiled)).dump().c_str());
   auto [to, to_name] = split(out);
-  std::vector<formats::TensorView> views = {
-      {"logits", formats::Dtype::F32, result.sizes().vec(), {static_cast<const std::byte*>(result.const_data_ptr()), result.nbytes()}}};
+  std::vector<formats::TensorView> views;
+  for (const auto& [key, tensor] : results) views.push_back(models::view_of(key, tensor));
   formats::write_safetensors(formats::Directory(to), to_name, views, {});
 }
 
@@ -139,6 +144,26 @@ void sizes(const std::string& directory, int64_t count, bool trains) {
   if (std::getenv("TENON_TOOL_EXPLAIN")) std::fprintf(stderr, "%s\n", why.text().c_str());
 }
 
+// Prints FNV-1a of the bytes of the logits, or the error, of each directory.
+void run(const std::string& in, const std::vector<std::string>& directories) {
+  auto [folder, name] = split(in);
+  formats::Safetensors file(std::make_shared<const formats::MappedFile>(formats::Directory(folder).map(name)));
+  at::NoGradGuard no_grad;
+  for (const std::string& directory : directories) {
+    try {
+      at::Tensor result = load_model(directory)->forward(tensor_of(file, "input"), tensor_of(file, "mask")).contiguous();
+      auto* bytes = static_cast<const unsigned char*>(result.const_data_ptr());
+      uint64_t hash = 0xcbf29ce484222325;
+      for (size_t i = 0; i < result.nbytes(); ++i) hash = (hash ^ bytes[i]) * 0x100000001b3;
+      std::printf("logits %016llx\n", static_cast<unsigned long long>(hash));
+    } catch (const std::exception& error) {
+      std::string text = error.what();
+      std::replace(text.begin(), text.end(), '\n', ' ');
+      std::printf("%s\n", text.c_str());
+    }
+  }
+}
+
 std::optional<at::ScalarType> type_of(const std::string& name) {
   if (name == "bf16") return at::kBFloat16;
   if (name == "f16") return at::kHalf;
@@ -155,7 +180,8 @@ int main(int count, char** arguments) {
     else if (a.size() == 4 && a[0] == "generate") generate(a[1], a[2], a[3]);
     else if (a.size() == 4 && a[0] == "copy") save_model(*load_model(a[1]), a[2], std::stoll(a[3]));
     else if (a.size() == 4 && a[0] == "sizes") sizes(a[1], std::stoll(a[2]), a[3] == "train");
-    else return std::fprintf(stderr, "models_tool logits | generate | copy | sizes\n"), 2;
+    else if (a.size() > 2 && a[0] == "run") run(a[1], {a.begin() + 2, a.end()});
+    else return std::fprintf(stderr, "models_tool logits | generate | copy | sizes | run\n"), 2;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

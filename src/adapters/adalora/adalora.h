@@ -8,12 +8,12 @@
 
 namespace tenon::adapters {
 
-struct AdaloraConfig {
-  explicit AdaloraConfig(const formats::Config& config);
+struct AdaloraFields {
+  explicit AdaloraFields(const formats::Config& config);
   int64_t rank(const std::string& path) const;
 
   int64_t first_rank;
-  double scale;
+  double scale, dropout;
   std::map<std::string, int64_t> remaining;  // The number of remaining ranks by path; a path that is missing has all of them.
 
   // Parameters of training (schedule.h). Ranks are pruned every `delta_t` steps after step `tinit`; pruning ends `tfinal` steps before the
@@ -22,9 +22,10 @@ struct AdaloraConfig {
   double beta1, beta2, orthogonal_weight;
 };
 
-AdaloraConfig adalora_config(const Adapter& adapter);  // Throws UserError for other methods.
-LayerAdapterPointer make_adalora(at::Tensor a, at::Tensor e, at::Tensor b, double scale);
+AdaloraFields adalora_config(const Adapter& adapter);  // Throws UserError for other methods.
+LayerAdapterPointer make_adalora(at::Tensor a, at::Tensor e, at::Tensor b, double scale, double dropout);
 LoadedAdapter load_adalora(const formats::Config& config, Files& files, const ChosenLayers& chosen);
+void create_adalora(const formats::Config& config, const ChosenLayers& chosen, NewTensors& tensors);
 
 // Removes pruned ranks from the tensors and the configuration before they are saved.
 void drop_pruned_ranks(const Adapter& adapter, std::map<std::string, at::Tensor>& tensors, std::string& config);

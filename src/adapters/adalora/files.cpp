@@ -9,16 +9,16 @@
 
 namespace tenon::adapters {
 
-AdaloraConfig adalora_config(const Adapter& adapter) {
+AdaloraFields adalora_config(const Adapter& adapter) {
   formats::Config config(formats::parse_json(adapter.config, "adapter_config.json"), "adapter_config.json");
   if (config.text("peft_type") != "ADALORA")
     throw UserError(ErrorCode::adapter,
                     "the adapter \"" + adapter.name + "\" is not an AdaLoRA adapter. Only AdaLoRA has penalty() and allocate_ranks().");
-  return AdaloraConfig(config);
+  return AdaloraFields(config);
 }
 
 LoadedAdapter load_adalora(const formats::Config& config, Files& files, const ChosenLayers& chosen) {
-  AdaloraConfig adalora(config);
+  AdaloraFields adalora(config);
   auto paths = chosen.paths();
   for (const auto& [path, rank] : adalora.remaining)
     if (std::find(paths.begin(), paths.end(), path) == paths.end())
@@ -28,7 +28,7 @@ LoadedAdapter load_adalora(const formats::Config& config, Files& files, const Ch
     std::string at = kPrefix + layer.path + ".";
     int64_t r = adalora.rank(layer.path), in = layer.base.weight.numel() / layer.outputs();
     at::Tensor a = files.take_column_major(at + "lora_A", r, in), e = files.take(at + "lora_E", {r, 1});
-    return make_adalora(a, e, files.take_column_major(at + "lora_B", layer.outputs(), r), adalora.scale);
+    return make_adalora(a, e, files.take_column_major(at + "lora_B", layer.outputs(), r), adalora.scale, adalora.dropout);
   });
 }
 

@@ -82,7 +82,7 @@ void Schedule::choose(int64_t step) {
   }
 }
 
-at::Tensor orthogonal_penalty(const Schedule::Parameters& parameters, const AdaloraConfig& config) {
+at::Tensor orthogonal_penalty(const Schedule::Parameters& parameters, const AdaloraFields& config) {
   at::Tensor sum = at::zeros({});
   int64_t count = 0;
   for (const auto& [name, tensor] : parameters) {

@@ -13,7 +13,7 @@ class Schedule {
  public:
   using Parameters = std::vector<std::pair<std::string, at::Tensor>>;  // Parameters with gradients, by path and name in the file.
 
-  explicit Schedule(const AdaloraConfig& config) : config_(config) {}
+  explicit Schedule(const AdaloraFields& config) : config_(config) {}
 
   // Must be called after each step of the optimizer. Updates the sensitivities from the gradients and, every `delta_t` steps, sets the
   // factors of pruned ranks to 0.
@@ -30,12 +30,12 @@ class Schedule {
   int64_t budget(int64_t step, int64_t all, int64_t layers) const;
   void choose(int64_t step);
 
-  AdaloraConfig config_;
+  AdaloraFields config_;
   std::map<std::string, Sensitivity> sensitivity_;
   std::map<std::string, std::vector<bool>> kept_;
 };
 
 // The regularization term of the loss: how far the rows of A and the columns of B are from being orthogonal.
-at::Tensor orthogonal_penalty(const Schedule::Parameters& parameters, const AdaloraConfig& config);
+at::Tensor orthogonal_penalty(const Schedule::Parameters& parameters, const AdaloraFields& config);
 
 }  // namespace tenon::adapters

@@ -5,12 +5,17 @@
 
 namespace tenon::adapters {
 
-struct BoftConfig {
-  explicit BoftConfig(const formats::Config& config);
+struct BoftFields {
+  explicit BoftFields(const formats::Config& config);
+  // Returns the number of blocks and their size. Throws UserError if the layer has no such blocks.
+  std::pair<int64_t, int64_t> blocks(const Layer& layer) const;
+
   int64_t block_size, block_count;  // Exactly one of them is 0.
+  double dropout;
 };
 
-LayerAdapterPointer make_boft(at::Tensor blocks, at::Tensor scales);
+LayerAdapterPointer make_boft(at::Tensor blocks, at::Tensor scales, double dropout);
 LoadedAdapter load_boft(const formats::Config& config, Files& files, const ChosenLayers& chosen);
+void create_boft(const formats::Config& config, const ChosenLayers& chosen, NewTensors& tensors);
 
 }  // namespace tenon::adapters

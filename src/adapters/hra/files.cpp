@@ -4,7 +4,7 @@
 namespace tenon::adapters {
 
 LoadedAdapter load_hra(const formats::Config& config, Files& files, const ChosenLayers& chosen) {
-  HraConfig hra(config);
+  HraFields hra(config);
   return chosen.load([&](const Layer& layer) {
     need_linear_or_conv(layer, "HRA");
     std::string name = kPrefix + layer.path + ".hra_u";

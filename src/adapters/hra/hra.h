@@ -5,13 +5,14 @@
 
 namespace tenon::adapters {
 
-struct HraConfig {
-  explicit HraConfig(const formats::Config& config);
+struct HraFields {
+  explicit HraFields(const formats::Config& config);
   int64_t r;
   bool makes_orthogonal;
 };
 
 LayerAdapterPointer make_hra(at::Tensor directions, bool makes_orthogonal);
 LoadedAdapter load_hra(const formats::Config& config, Files& files, const ChosenLayers& chosen);
+void create_hra(const formats::Config& config, const ChosenLayers& chosen, NewTensors& tensors);
 
 }  // namespace tenon::adapters

@@ -6,5 +6,6 @@
 namespace tenon::adapters {
 
 LoadedAdapter load_ln_tuning(const formats::Config& config, Files& files, const ChosenLayers& chosen);
+void create_ln_tuning(const formats::Config& config, const ChosenLayers& chosen, NewTensors& tensors);
 
 }  // namespace tenon::adapters

@@ -9,7 +9,8 @@ namespace {
 
 class Loha : public Cloneable<Loha, Delta> {
  public:
-  Loha(LohaFactor first, LohaFactor second, double scale) : first_(std::move(first)), second_(std::move(second)), scale_(scale) {}
+  Loha(LohaFactor first, LohaFactor second, double scale, LycorisDropout dropout)
+      : first_(std::move(first)), second_(std::move(second)), scale_(scale), dropout_(std::move(dropout)) {}
 
   std::vector<TensorField> tensor_fields() override {
     std::vector<TensorField> out = {
@@ -17,16 +18,30 @@ class Loha : public Cloneable<Loha, Delta> {
     if (first_.t.defined()) out.insert(out.end(), {{"hada_t1", &first_.t}, {"hada_t2", &second_.t}});
     return out;
   }
+  at::Tensor prepare(const Layer& layer, double factor) const override {
+    return dropout_.is_skipped() ? at::Tensor() : Delta::prepare(layer, factor);
+  }
+  at::Tensor apply_to_output(const at::Tensor& y, const at::Tensor& x, const at::Tensor& by, const Layer& layer,
+                             double factor) const override {
+    return dropout_.is_skipped() ? y : Delta::apply_to_output(y, x, by, layer, factor);
+  }
+  bool draws_in_training() const override { return true; }
+  LayerAdapterPointer dropping(const at::Tensor&, const Layer& layer, const at::Generator& generator) const override {
+    auto out = copy();
+    static_cast<Loha&>(*out).dropout_.draw(layer.outputs(), generator);
+    return out;
+  }
 
  protected:
   at::Tensor delta(const Layer& layer) const override {
     at::Tensor out = first_.product() * second_.product() * scale_;
-    return layer.kind == LayerKind::conv2d ? out.view(layer.base.weight.sizes()) : out;
+    return dropout_.apply(layer.kind == LayerKind::conv2d ? out.view(layer.base.weight.sizes()) : out, 0);
   }
 
  private:
   LohaFactor first_, second_;
   double scale_;
+  LycorisDropout dropout_;
 };
 
 }  // namespace
@@ -35,8 +50,8 @@ at::Tensor over_kernel(const at::Tensor& t, const at::Tensor& a, const at::Tenso
 
 at::Tensor LohaFactor::product() const { return t.defined() ? over_kernel(t, a, b) : a.matmul(b); }
 
-LayerAdapterPointer make_loha(LohaFactor first, LohaFactor second, double scale) {
-  return std::make_shared<Loha>(std::move(first), std::move(second), scale);
+LayerAdapterPointer make_loha(LohaFactor first, LohaFactor second, double scale, LycorisDropout dropout) {
+  return std::make_shared<Loha>(std::move(first), std::move(second), scale, std::move(dropout));
 }
 
 }  // namespace tenon::adapters

@@ -3,7 +3,7 @@
 namespace tenon::adapters {
 
 LoadedAdapter load_lora(const formats::Config& config, Files& files, const ChosenLayers& chosen) {
-  LoraConfig lora(config);
+  LoraFields lora(config);
   LoadedAdapter out = chosen.load([&](const Layer& layer) { return make_lora(lora, files, layer); });
   auto paths = chosen.paths();
   lora.ranks.check_matches(paths, chosen.unmatched);

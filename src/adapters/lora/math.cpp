@@ -5,6 +5,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/TensorOperators.h>
 
+#include "adapters/input_dropout.h"
 #include "adapters/lora/lora.h"
 #include "base/error.h"
 
@@ -31,9 +32,20 @@ class Lora : public LayerAdapter {
   virtual at::Tensor delta(const Layer& layer, double factor) const = 0;
   double scale() const { return scale_; }
 
+  void set_dropout(double probability) { dropout_ = InputDropout(probability); }
+  const InputDropout& dropout() const { return dropout_; }
+  bool draws_in_training() const override { return dropout_.is_on(); }
+  LayerAdapterPointer dropping(const at::Tensor& x, const Layer&, const at::Generator& generator) const override {
+    auto out = copy();
+    static_cast<Lora&>(*out).dropout_.draw(x, generator);
+    return out;
+  }
+  at::Tensor drop_input(const at::Tensor& x) const override { return dropout_.apply(x); }
+
  protected:
   at::Tensor a_, b_;
   double scale_;
+  InputDropout dropout_;
 };
 
 // LoRA with an optional bias on B.
@@ -65,7 +77,7 @@ class LoraLinear : public Cloneable<LoraLinear, BiasedLora> {
   bool has_low_rank() const override { return !bias_.defined() && a_.scalar_type() == at::kFloat; }
   LowRank low_rank(double factor) const override { return {a_, b_, {}, {}, scale_ * factor}; }
   at::Tensor added(const at::Tensor& x, const Layer&) const override {
-    return at::linear(at::linear(x.to(a_.scalar_type()), a_), b_, bias_);
+    return at::linear(at::linear(drop_input(x.to(a_.scalar_type())), a_), b_, bias_);
   }
   at::Tensor delta(const Layer& layer, double factor) const override {
     at::Tensor out = b_.matmul(a_) * (scale_ * factor);
@@ -89,7 +101,7 @@ class LoraConv2d : public Cloneable<LoraConv2d, BiasedLora> {
  public:
   using Cloneable::Cloneable;
   at::Tensor added(const at::Tensor& x, const Layer& layer) const override {
-    return at::conv2d(at::conv2d(x.to(a_.scalar_type()), a_, {}, layer.stride, layer.padding), b_, bias_);
+    return at::conv2d(at::conv2d(drop_input(x.to(a_.scalar_type())), a_, {}, layer.stride, layer.padding), b_, bias_);
   }
   at::Tensor delta(const Layer& layer, double factor) const override {
     return (b_.flatten(1).matmul(a_.flatten(1)) * (scale_ * factor)).view(layer.base.weight.sizes());
@@ -99,7 +111,8 @@ class LoraConv2d : public Cloneable<LoraConv2d, BiasedLora> {
 // DoRA: the weight with LoRA merged, with each output's vector scaled to a trained norm. The bias is not scaled.
 class Dora : public Cloneable<Dora> {
  public:
-  Dora(std::shared_ptr<const Lora> lora, at::Tensor magnitude) : lora_(std::move(lora)), magnitude_(std::move(magnitude)) {
+  Dora(std::shared_ptr<const Lora> lora, at::Tensor magnitude)
+      : lora_(std::move(lora)), magnitude_(std::move(magnitude)), dropout_(lora_->dropout()) {
     for (auto& [name, tensor] : lora_->tensors()) inner_.push_back({name, tensor});
   }
 
@@ -125,10 +138,22 @@ class Dora : public Cloneable<Dora> {
   at::Tensor apply_to_output(const at::Tensor& y, const at::Tensor& x, const at::Tensor& prepared, const Layer& layer,
                              double factor) const override {
     at::Tensor by = layer.along_outputs(prepared), bias = layer.base.bias;
+    if (dropout_.is_drawn()) {
+      // The product of the base is computed again from what is left of the input, as PEFT does.
+      at::Tensor left = dropout_.apply(x.to(magnitude_.scalar_type()));
+      at::Tensor product = layer.over(layer.base.weight.to(left.scalar_type()), std::nullopt).run(left);
+      return (y + ((by - 1) * product + by * (lora()->added(left, layer) * (lora_->scale() * factor)))).to(y.scalar_type());
+    }
     if (bias.defined()) bias = layer.along_outputs(bias);
     at::Tensor without = bias.defined() ? y - bias : y;
     at::Tensor out = y + (by - 1) * without + by * (lora()->added(x, layer) * (lora_->scale() * factor));
     return out.to(y.scalar_type());
+  }
+  bool draws_in_training() const override { return dropout_.is_on(); }
+  LayerAdapterPointer dropping(const at::Tensor& x, const Layer&, const at::Generator& generator) const override {
+    auto out = copy();
+    static_cast<Dora&>(*out).dropout_.draw(x, generator);
+    return out;
   }
   Base merged(const Layer& layer, double factor) const override {
     const at::Tensor& old = layer.base.weight;
@@ -149,20 +174,25 @@ class Dora : public Cloneable<Dora> {
   std::shared_ptr<const Lora> lora_;
   std::vector<std::pair<std::string, at::Tensor>> inner_;
   at::Tensor magnitude_;
+  InputDropout dropout_;
 };
 
-std::shared_ptr<const Lora> make_plain(const LoraConfig& config, Files& files, const Layer& layer) {
+std::shared_ptr<const Lora> make_plain(const LoraFields& config, Files& files, const Layer& layer) {
   std::string at = kPrefix + layer.path + ".";
   auto sizes = layer.base.weight.sizes();
   int64_t r = config.rank(layer.path);
   double scale = config.scale(layer.path);
+  auto with_dropout = [&](auto lora) -> std::shared_ptr<const Lora> {
+    lora.set_dropout(config.dropout);
+    return std::make_shared<decltype(lora)>(std::move(lora));
+  };
   auto bias = [&] { return config.bias_on_b ? files.take(at + "lora_B.bias", {layer.outputs()}) : at::Tensor(); };
   switch (layer.kind) {
     case LayerKind::linear:
     case LayerKind::conv1d: {
       at::Tensor a = files.take_column_major(at + "lora_A.weight", r, layer.inputs());
       at::Tensor b = files.take_column_major(at + "lora_B.weight", layer.outputs(), r);
-      return std::make_shared<LoraLinear>(a, b, bias(), scale);
+      return with_dropout(LoraLinear(a, b, bias(), scale));
     }
     case LayerKind::embedding: {
       if (config.bias_on_b) throw UserError(ErrorCode::adapter, layer.path + ": lora_bias is not supported for an embedding");
@@ -171,7 +201,8 @@ std::shared_ptr<const Lora> make_plain(const LoraConfig& config, Files& files, c
     }
     case LayerKind::conv2d: {
       at::Tensor a = files.take(at + "lora_A.weight", {r, sizes[1], sizes[2], sizes[3]});
-      return std::make_shared<LoraConv2d>(a, files.take(at + "lora_B.weight", {sizes[0], r, 1, 1}), bias(), scale);
+      at::Tensor b = files.take(at + "lora_B.weight", {sizes[0], r, 1, 1});
+      return with_dropout(LoraConv2d(a, b, bias(), scale));
     }
     default:
       refuse_layer(layer, "LoRA");
@@ -180,7 +211,7 @@ std::shared_ptr<const Lora> make_plain(const LoraConfig& config, Files& files, c
 
 }  // namespace
 
-LayerAdapterPointer make_lora(const LoraConfig& config, Files& files, const Layer& layer) {
+LayerAdapterPointer make_lora(const LoraFields& config, Files& files, const Layer& layer) {
   auto lora = make_plain(config, files, layer);
   if (!config.dora) return lora;
   auto sizes = layer.base.weight.sizes();

@@ -5,13 +5,18 @@
 
 namespace tenon::adapters {
 
+void need_oft_layer(const Layer& layer) {
+  need_linear_or_conv(layer, "OFT");
+  if (layer.kind == LayerKind::conv2d && layer.base.weight.size(2) * layer.base.weight.size(3) != 1)
+    throw UserError(ErrorCode::adapter, layer.path +
+                                            ": OFT on a kernel larger than 1 x 1 is not supported, because PEFT's forward and merge "
+                                            "disagree there. Remove it from target_modules.");
+}
+
 LoadedAdapter load_oft(const formats::Config& config, Files& files, const ChosenLayers& chosen) {
-  OftConfig oft(config);
+  OftFields oft(config);
   return chosen.load([&](const Layer& layer) {
-    need_linear_or_conv(layer, "OFT");
-    if (layer.kind == LayerKind::conv2d && layer.base.weight.size(2) * layer.base.weight.size(3) != 1)
-      throw UserError(ErrorCode::adapter,
-                      layer.path + ": OFT on a kernel larger than 1 x 1 is not supported, because PEFT's forward and merge disagree there");
+    need_oft_layer(layer);
     std::string name = kPrefix + layer.path + ".oft_R.weight";
     at::Tensor upper = files.take_any_shape(name);
     auto elements = upper.dim() == 2 ? upper.size(1) : 0;

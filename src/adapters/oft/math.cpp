@@ -15,7 +15,7 @@ namespace {
 
 class Oft : public Cloneable<Oft, InputTransform> {
  public:
-  Oft(at::Tensor upper, int64_t inputs, const OftConfig& config) : upper_(std::move(upper)), inputs_(inputs), config_(config) {}
+  Oft(at::Tensor upper, int64_t inputs, const OftFields& config) : upper_(std::move(upper)), inputs_(inputs), config_(config) {}
 
   const char* method() const override { return "OFT"; }
   std::vector<TensorField> tensor_fields() override { return {{"oft_R.weight", &upper_}}; }
@@ -53,12 +53,12 @@ class Oft : public Cloneable<Oft, InputTransform> {
 
   at::Tensor upper_;
   int64_t inputs_;
-  OftConfig config_;
+  OftFields config_;
 };
 
 }  // namespace
 
-LayerAdapterPointer make_oft(at::Tensor upper, int64_t inputs, const OftConfig& config) {
+LayerAdapterPointer make_oft(at::Tensor upper, int64_t inputs, const OftFields& config) {
   return std::make_shared<Oft>(std::move(upper), inputs, config);
 }
 

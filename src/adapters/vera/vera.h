@@ -5,19 +5,24 @@
 
 namespace tenon::adapters {
 
-struct VeraConfig {
-  explicit VeraConfig(const formats::Config& config);
+struct VeraFields {
+  explicit VeraFields(const formats::Config& config);
   int64_t r, key;
   bool saves_projections;
+  double dropout;
 };
 
-// Generates the random matrices [r, inputs] and [outputs, r] from the configuration's key.
-std::pair<at::Tensor, at::Tensor> make_projections(const VeraConfig& config, int64_t inputs, int64_t outputs);
+// The largest numbers of inputs and outputs of the chosen layers. Throws UserError for layers that VeRA does not support.
+std::pair<int64_t, int64_t> vera_sizes(const ChosenLayers& chosen);
+// Generates the random matrices [r, inputs] and [outputs, r] from the configuration's key. As in PEFT, they are rounded to the type of the
+// base and then widened.
+std::pair<at::Tensor, at::Tensor> make_projections(const VeraFields& config, const ChosenLayers& chosen);
 
 struct VeraTensors {
   at::Tensor a, b, lambda_b, lambda_d;
 };
-LayerAdapterPointer make_vera(VeraTensors tensors);
+LayerAdapterPointer make_vera(VeraTensors tensors, double dropout);
 LoadedAdapter load_vera(const formats::Config& config, Files& files, const ChosenLayers& chosen);
+void create_vera(const formats::Config& config, const ChosenLayers& chosen, NewTensors& tensors);
 
 }  // namespace tenon::adapters

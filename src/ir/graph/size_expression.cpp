@@ -31,7 +31,7 @@ int64_t product_of_bounds(int64_t a, int64_t b) {
 
 SizeBounds bounds_of(const SizeExpression::SizeTerm& term) {
   SizeBounds product{1, 1};
-  for (const SizeExpression::Factor& factor : term.factors) {
+  for (const SizeExpression::SizeFactor& factor : term.factors) {
     SizeBounds bounds = factor.bounds();
     if (bounds.low < 0) return {};
     product.low = product_of_bounds(product.low, bounds.low);
@@ -45,7 +45,7 @@ SizeBounds bounds_of(const SizeExpression::SizeTerm& term) {
 // Lower bound of the factor by which `multiple` exceeds the negative term: for 3*s0*s1 and -2*s1 of 3*s0-2. Negative if there is none.
 int64_t excess(const SizeExpression::SizeTerm& multiple, const SizeExpression::SizeTerm& negative) {
   SizeExpression::SizeTerm rest = multiple;
-  for (const SizeExpression::Factor& factor : negative.factors) {
+  for (const SizeExpression::SizeFactor& factor : negative.factors) {
     if (factor.bounds().low < 0) return -1;
     auto at = std::find_if(rest.factors.begin(), rest.factors.end(), [&](const auto& f) { return f.text() == factor.text(); });
     if (at == rest.factors.end()) return -1;
@@ -57,13 +57,13 @@ int64_t excess(const SizeExpression::SizeTerm& multiple, const SizeExpression::S
 
 }  // namespace
 
-int64_t SizeExpression::Factor::value(const SymbolValues& symbols) const {
+int64_t SizeExpression::SizeFactor::value(const SymbolValues& symbols) const {
   if (dividend) return floor_quotient(dividend->value(symbols), divisor);
   if (static_cast<size_t>(symbol) >= symbols.size()) throw InternalError("no value for the symbol s" + std::to_string(symbol));
   return symbols[static_cast<size_t>(symbol)];
 }
 
-std::string SizeExpression::Factor::text() const {
+std::string SizeExpression::SizeFactor::text() const {
   if (!dividend) return "s" + std::to_string(symbol);
   bool is_symbol = dividend->constant == 0 && dividend->terms.size() == 1 && dividend->terms[0].coefficient == 1 &&
                    dividend->terms[0].factors.size() == 1 && !dividend->terms[0].factors[0].dividend;
@@ -71,7 +71,7 @@ std::string SizeExpression::Factor::text() const {
   return "(" + (is_symbol ? inner : "(" + inner + ")") + "//" + std::to_string(divisor) + ")";
 }
 
-SizeBounds SizeExpression::Factor::bounds() const {
+SizeBounds SizeExpression::SizeFactor::bounds() const {
   if (!dividend) return {kMinSymbol, SizeBounds::kNone};
   SizeBounds inner = dividend->bounds();
   return {inner.low == -SizeBounds::kNone ? inner.low : floor_quotient(inner.low, divisor),
@@ -80,7 +80,7 @@ SizeBounds SizeExpression::Factor::bounds() const {
 
 std::string SizeExpression::SizeTerm::key() const {
   std::string out;
-  for (const Factor& factor : factors) out += (out.empty() ? "" : "*") + factor.text();
+  for (const SizeFactor& factor : factors) out += (out.empty() ? "" : "*") + factor.text();
   return out;
 }
 
@@ -117,7 +117,7 @@ int64_t SizeExpression::value(const SymbolValues& symbols) const {
   int64_t sum = constant;
   for (const SizeTerm& term : terms) {
     int64_t product = term.coefficient;
-    for (const Factor& factor : term.factors) product *= factor.value(symbols);
+    for (const SizeFactor& factor : term.factors) product *= factor.value(symbols);
     sum += product;
   }
   return sum;
@@ -138,7 +138,7 @@ std::string SizeExpression::text() const {
 int32_t SizeExpression::symbols() const {
   int32_t count = 0;
   for (const SizeTerm& term : terms)
-    for (const Factor& factor : term.factors) count = std::max(count, factor.dividend ? factor.dividend->symbols() : factor.symbol + 1);
+    for (const SizeFactor& factor : term.factors) count = std::max(count, factor.dividend ? factor.dividend->symbols() : factor.symbol + 1);
   return count;
 }
 

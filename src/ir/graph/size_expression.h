@@ -20,7 +20,7 @@ struct SizeBounds {
 
 struct SizeExpression {
   // A symbol, or `(expression)//divisor`.
-  struct Factor {
+  struct SizeFactor {
     int32_t symbol = -1;
     const SizeExpression* dividend = nullptr;  // Null for a symbol.
     int64_t divisor = 0;
@@ -31,7 +31,7 @@ struct SizeExpression {
   };
   struct SizeTerm {
     int64_t coefficient = 1;
-    std::vector<Factor> factors;  // Sorted by text.
+    std::vector<SizeFactor> factors;  // Sorted by text.
 
     std::string key() const;  // Text of the factors.
   };

@@ -11,9 +11,9 @@ std::string without_prefix(const std::string& name) {
   return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
 }
 
-}  // namespace
+Weights with_prefix(const Weights& weights) { return weights.has("transformer.wte.weight") ? weights : weights.renamed(without_prefix); }
 
-std::shared_ptr<Model> make_gpt2(const Fields& fields, const Weights& weights) {
+Gpt2Config read_gpt2(const Fields& fields) {
   Gpt2Config c{};
   c.vocabulary = fields.integer("vocab_size");
   c.width = fields.integer("n_embd");
@@ -32,8 +32,19 @@ std::shared_ptr<Model> make_gpt2(const Fields& fields, const Weights& weights) {
   for (const char* name : {"scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention"})
     if (fields.boolean_or(name, false)) fields.refuse(name, "true is not supported");
   fields.ignore({"n_ctx", "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj"});
-  bool prefixed = weights.has("transformer.wte.weight");
-  return std::make_shared<Gpt2>(c, prefixed ? weights : weights.renamed(without_prefix));
+  return c;
+}
+
+}  // namespace
+
+std::shared_ptr<Model> make_gpt2(const Fields& fields, const Weights& weights) {
+  return std::make_shared<Gpt2>(read_gpt2(fields), with_prefix(weights));
+}
+
+std::shared_ptr<Model> make_gpt2_classifier(const Fields& fields, const Weights& weights) {
+  Gpt2Config c = read_gpt2(fields);
+  return std::make_shared<SequenceClassifier<Gpt2Transformer>>(c, read_classifier(fields, c.width, {}), with_prefix(weights),
+                                                               "transformer");
 }
 
 }  // namespace tenon::models

@@ -22,8 +22,8 @@ Gpt2Attention::Gpt2Attention(const Gpt2Config& c, const Weights& from, size_t la
 at::Tensor Gpt2Attention::forward(const at::Tensor& x, const AttentionContext& context) const {
   auto qkv = c_attn_.forward(x).split(width_, 2);
   auto heads = [&](const at::Tensor& t) { return split_heads(t, head_size_); };
-  at::Tensor mixed =
-      attend_with_cache(context, layer_, heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), is_training() ? attention_dropout_ : 0);
+  AttentionOptions options{.dropout = is_training() ? attention_dropout_ : 0};
+  at::Tensor mixed = attend_with_cache(context, layer_, heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), options);
   return at::dropout(c_proj_.forward(mixed), residual_dropout_, is_training());
 }
 
@@ -69,7 +69,7 @@ at::Tensor Gpt2Transformer::forward(const at::Tensor& ids, const AttentionContex
 }
 
 Gpt2::Gpt2(const Gpt2Config& c, const Weights& from)
-    : CausalModel({c.layers, c.heads, c.width / c.heads, c.positions, c.vocabulary}),
+    : CausalModel(c.sizes()),
       tied_(c.tied),
       transformer_(c, from / "transformer"),
       lm_head_(tied_or_own(c.tied, transformer_.wte, from / "lm_head")) {

@@ -4,6 +4,8 @@
 #include <tenon/causal.h>
 #include <tenon/family.h>
 
+#include "models/classifier.h"
+
 namespace tenon::models {
 
 struct Gpt2Config {
@@ -11,6 +13,8 @@ struct Gpt2Config {
   double epsilon, attention_dropout, embedding_dropout, residual_dropout;
   Activation act;
   bool tied;
+
+  CausalModel::Sizes sizes() const { return {layers, heads, width / heads, positions, vocabulary}; }
 };
 
 class Gpt2Attention : public Module {
@@ -75,5 +79,6 @@ class Gpt2 : public CausalModel {
 };
 
 std::shared_ptr<Model> make_gpt2(const Fields& fields, const Weights& weights);
+std::shared_ptr<Model> make_gpt2_classifier(const Fields& fields, const Weights& weights);
 
 }  // namespace tenon::models
