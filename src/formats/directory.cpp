@@ -19,6 +19,8 @@
 namespace tenon::formats {
 namespace {
 
+constexpr const char *kTemporaryPrefix = ".tenon-", *kTemporarySuffix = ".tmp";
+
 std::string reason() { return std::strerror(errno); }
 
 void check_plain(const std::string& directory, const std::string& name) {
@@ -251,7 +253,7 @@ AtomicFile::AtomicFile(const Directory& directory, std::string name) : directory
   // A killed process with the same id may have left files of these names. Safety limit, not measured.
   constexpr int kMaxTries = 100;
   for (int i = 0; i < kMaxTries && file_.fd() < 0; ++i) {
-    temporary_ = ".tenon-" + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp";
+    temporary_ = kTemporaryPrefix + std::to_string(::getpid()) + "-" + std::to_string(counter++) + kTemporarySuffix;
     file_ = FileDescriptor(
         ::openat(directory_.directory_.fd(), temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
     if (file_.fd() < 0 && errno != EEXIST) break;
@@ -262,6 +264,8 @@ AtomicFile::AtomicFile(const Directory& directory, std::string name) : directory
 AtomicFile::~AtomicFile() {
   if (!committed_ && file_.fd() >= 0) ::unlinkat(directory_.directory_.fd(), temporary_.c_str(), 0);
 }
+
+bool AtomicFile::is_leftover(const std::string& name) { return name.starts_with(kTemporaryPrefix) && name.ends_with(kTemporarySuffix); }
 
 void AtomicFile::fail(const std::string& doing) const { directory_.fail(name_, doing + " failed: " + reason() + ". No file was changed"); }
 

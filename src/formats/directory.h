@@ -83,6 +83,8 @@ class AtomicFile {
 
   void write(std::string_view bytes);
   void commit();
+  // Whether a file of this name was left by a process that was killed while it wrote.
+  static bool is_leftover(const std::string& name);
 
  private:
   [[noreturn]] void fail(const std::string& doing) const;

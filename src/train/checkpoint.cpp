@@ -75,7 +75,8 @@ void prepare_output(const std::string& output_dir) {
     std::vector<fs::path> unfinished;
     for (const fs::directory_entry& entry : fs::directory_iterator(output_dir)) {
       std::string name = entry.path().filename().string();
-      if (name.starts_with(kTemporaryPrefix) && name.ends_with(kTemporarySuffix)) unfinished.push_back(entry.path());
+      bool is_checkpoint = name.starts_with(kTemporaryPrefix) && name.ends_with(kTemporarySuffix);
+      if (is_checkpoint || formats::AtomicFile::is_leftover(name)) unfinished.push_back(entry.path());
     }
     for (const fs::path& path : unfinished) fs::remove_all(path);
   } catch (const fs::filesystem_error& error) {

@@ -6,21 +6,11 @@
 
 #include "base/error.h"
 #include "bridge/dispatch_keys.h"
+#include "support/expect_error.h"
 
 namespace tenon::test {
 
 using torch::Tensor;
-
-template <class F>
-void expect_error(ErrorCode code, const std::vector<std::string>& parts, F&& f) {
-  try {
-    f();
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code);
-    for (const std::string& part : parts) EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-  }
-}
 
 TEST(Errors, C4FullgraphNamesOpLineReasonAndAdvice) {
   auto fast = tenon::compile(

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "support/expect_error.h"
 #include "support/folder.h"
 
 namespace tenon::test {
@@ -60,13 +61,7 @@ class TextData : public testing::Test {
   }
   void expect_error(ErrorCode code, const std::vector<std::string>& parts, const std::string& name, const std::string& text,
                     const TextOptions& options = {}) {
-    try {
-      load(name, text, options);
-      FAIL() << "no error";
-    } catch (const UserError& error) {
-      EXPECT_EQ(error.code(), code);
-      for (const std::string& part : parts) EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-    }
+    test::expect_error(code, parts, [&] { load(name, text, options); });
   }
 
   TemporaryFolder folder_;

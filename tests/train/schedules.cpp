@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "support/expect_error.h"
 #include "train/arguments.h"
 #include "train/learning_rate.h"
 #include "train/optimizer.h"
@@ -9,16 +10,7 @@
 namespace tenon::train {
 namespace {
 
-template <class F>
-void expect_error(ErrorCode code, const std::vector<std::string>& parts, F&& f) {
-  try {
-    f();
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code);
-    for (const std::string& part : parts) EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-  }
-}
+using test::expect_error;
 
 TEST(Schedules, FactorsAreThoseOfTransformers) {
   struct Expected {
