@@ -4,6 +4,8 @@
 #include <mutex>
 #include <set>
 
+#include "base/process.h"
+
 namespace tenon {
 
 void warn(const std::string& text) {
@@ -15,7 +17,7 @@ bool warn_once(const std::string& key, const std::string& text) {
   static std::mutex mutex;
   static auto* printed = new std::set<std::string>;  // Never destroyed, because destructors of other statics may warn.
   {
-    std::lock_guard lock(mutex);
+    ForkSafeLock lock(mutex);
     if (!printed->insert(key).second) return false;
   }
   warn(text);

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/process.h"
+
 namespace tenon::bridge {
 namespace {
 
@@ -22,6 +24,8 @@ struct MarkShard {
     return all[reinterpret_cast<uintptr_t>(storage) / kBytesPerStorage % kShards];
   }
 };
+// Created when the library is loaded, because a fork in the middle of its creation would leave it locked in the child.
+[[maybe_unused]] const MarkShard& g_first_shard = MarkShard::of(nullptr);
 
 bool is_copy_on_write(c10::StorageImpl* storage) { return c10::impl::cow::is_cow_data_ptr(storage->_mutable_data_ptr_no_checks()); }
 
@@ -43,7 +47,7 @@ void owns_nothing(void*) {}
 void set_listener(void (*listener)(c10::StorageImpl*)) { g_listener = listener; }
 
 bool arm(c10::StorageImpl* storage) {
-  std::lock_guard lock(MarkShard::of(storage).mutex);
+  ForkSafeLock lock(MarkShard::of(storage).mutex);
   return arm_locked(storage);
 }
 
@@ -51,14 +55,14 @@ void arm_new(c10::StorageImpl* storage) { arm_locked(storage); }
 
 void disarm(c10::StorageImpl* storage) {
   MarkShard& shard = MarkShard::of(storage);
-  std::lock_guard lock(shard.mutex);
+  ForkSafeLock lock(shard.mutex);
   if (!is_copy_on_write(storage) && !shard.marks.count(storage)) storage->clear_materializer();
 }
 
 std::shared_ptr<const Mark> mark(c10::StorageImpl* storage) {
   if (storage->_mutable_data_ptr_no_checks().get_context() == nullptr) return nullptr;
   MarkShard& shard = MarkShard::of(storage);
-  std::lock_guard lock(shard.mutex);
+  ForkSafeLock lock(shard.mutex);
   if (!arm_locked(storage)) return nullptr;
   std::erase_if(shard.marks, [](const auto& entry) { return entry.second.expired(); });
   std::shared_ptr<Mark> known = shard.marks[storage].lock();
@@ -70,7 +74,7 @@ std::shared_ptr<const Mark> mark(c10::StorageImpl* storage) {
 void invalidate_marks(c10::StorageImpl* storage) {
   MarkShard& shard = MarkShard::of(storage);
   if (!shard.has_marks) return;
-  std::lock_guard lock(shard.mutex);
+  ForkSafeLock lock(shard.mutex);
   auto it = shard.marks.find(storage);
   if (it == shard.marks.end()) return;
   if (auto known = it->second.lock()) known->changed_.store(true, std::memory_order_release);

@@ -1,5 +1,6 @@
 #include "build/built_graph.h"
 
+#include "base/process.h"
 #include "build/backends.h"
 #include "build/build_error.h"
 #include "capture/listener.h"
@@ -22,8 +23,12 @@ std::shared_ptr<const Executable> BuiltGraph::make_executable(const ir::SymbolVa
     out.verifier = std::make_shared<const ExecutableVerifier>(parts_->verify, std::move(oracle), parts_->quarantine);
   }
   out.op_by_op = std::make_shared<const LazyInterpreter>([parts = parts_, interpret] { return interpret(parts->graph, parts->reuse); });
-  if (parts_->native) out.kernels = parts_->native->at(symbols);
-  else out.custom = custom_runner(parts_->backend, out.op_by_op->get());
+  if (parts_->native) {
+    NoForkScope scope;
+    out.kernels = parts_->native->at(symbols);
+  } else {
+    out.custom = custom_runner(parts_->backend, out.op_by_op->get());
+  }
   return std::make_shared<const Executable>(std::move(out));
 }
 

@@ -3,6 +3,7 @@
 #include "base/counters.h"
 #include "base/error.h"
 #include "base/flags.h"
+#include "base/process.h"
 #include "build/build_error.h"
 #include "build/code_cache.h"
 #include "build/native.h"
@@ -41,6 +42,7 @@ void check_graph(const ir::Graph& graph) {
 
 capture::Functional functional_graph(const capture::Tape& tape, const capture::TapeRange& range, const capture::ProgramResults& results,
                                      const std::string& name) {
+  NoForkScope scope;
   // The tape has every op as the program called it. Aliases and in-place writes are resolved here, so that no later stage sees them.
   capture::Functional out = capture::functionalize(tape, range, results, name);
   // Functionalization recomputes views after each write, whether or not somebody reads them. These would hide what the graph reads.
@@ -132,6 +134,7 @@ BuiltGraph::BuiltParts make_parts(const Options& options, ir::Graph graph, const
 
 std::shared_ptr<const BuiltGraph> build_graph(const Options& options, const ir::Graph& graph, const std::vector<c10::IValue>& resources,
                                               bool keeps_weights) {
+  NoForkScope scope;
   ++counters().graphs;
   return with_build_errors(graph, keeps_weights,
                            [&] { return std::make_shared<const BuiltGraph>(make_parts(options, graph, resources, keeps_weights)); });

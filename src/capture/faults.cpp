@@ -20,6 +20,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/process.h"
 #include "capture/address_space.h"
 
 namespace tenon::capture {
@@ -174,6 +175,8 @@ void after_fork() {
   g_service.runs.store(false);
 }
 
+[[maybe_unused]] const bool g_has_fork_handler = pthread_atfork(nullptr, nullptr, &after_fork) == 0;
+
 }  // namespace
 
 pid_t this_thread() {
@@ -183,9 +186,7 @@ pid_t this_thread() {
 
 void serve_faults(FaultServer server) {
   if (g_server.load(std::memory_order_acquire)) return;
-  std::lock_guard lock(g_mutex);
-  static const bool once = pthread_atfork(nullptr, nullptr, &after_fork) == 0;
-  (void)once;
+  ForkSafeLock lock(g_mutex);
   install_locked();
   g_server.store(server);
 }
@@ -194,7 +195,7 @@ void keep_fault_handler() {
   struct sigaction now {};
   sigaction(SIGSEGV, nullptr, &now);
   if (is_ours(now)) return;
-  std::lock_guard lock(g_mutex);
+  ForkSafeLock lock(g_mutex);
   install_locked();
 }
 

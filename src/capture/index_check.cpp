@@ -1,6 +1,8 @@
 #include "capture/index_check.h"
 
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "base/per_thread.h"
 
@@ -16,17 +18,18 @@ struct IndexRule {
   bool from_the_end;  // Negative indices count from the end.
 };
 
+constexpr std::pair<std::string_view, IndexRule> kRules[] = {
+    {"aten::embedding", {1, 0, -1, -1, false}},       {"aten::index_select", {2, 0, 1, -1, false}}, {"aten::gather", {2, 0, 1, -1, false}},
+    {"aten::nll_loss_forward", {1, 0, -2, 4, false}}, {"aten::index.Tensor", {1, 0, -1, -1, true}},
+};
+
 const IndexRule* rule_of(const c10::OperatorHandle& op) {
-  static const auto* rules = new std::unordered_map<std::string, IndexRule>{
-      {"aten::embedding", {1, 0, -1, -1, false}},   {"aten::index_select", {2, 0, 1, -1, false}},
-      {"aten::gather", {2, 0, 1, -1, false}},       {"aten::nll_loss_forward", {1, 0, -2, 4, false}},
-      {"aten::index.Tensor", {1, 0, -1, -1, true}},
-  };
   auto& known = per_thread<std::unordered_map<const void*, const IndexRule*>>();
   auto [it, fresh] = known.emplace(&op.schema(), nullptr);
   if (fresh) {
-    auto rule = rules->find(op_name(op));
-    if (rule != rules->end()) it->second = &rule->second;
+    std::string name = op_name(op);
+    for (const auto& [op_of_rule, rule] : kRules)
+      if (op_of_rule == name) it->second = &rule;
   }
   return it->second;
 }

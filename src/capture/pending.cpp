@@ -1,13 +1,13 @@
 #include "capture/pending.h"
 
 #include <c10/core/CPUAllocator.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <vector>
 
+#include "base/process.h"
 #include "bridge/access.h"
 #include "capture/address_space.h"
 #include "capture/faults.h"
@@ -25,47 +25,17 @@ struct ReplayRegistry {
   std::atomic<size_t> count{0};
 };
 
-void before_fork();
-void after_fork_in_parent();
-void after_fork_in_child();
-
 ReplayRegistry& registry() {
-  static ReplayRegistry* registry = [] {
-    pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child);
-    return new ReplayRegistry;
-  }();
+  static auto* registry = new ReplayRegistry;
   return *registry;
 }
-
-// A fork takes all locks first: a lock that another thread holds during the fork would stay locked in the child.
-void before_fork() {
-  registry().mutex.lock();
-  lock_withdrawn();
-  lock_addresses();
-}
-
-void after_fork_in_parent() {
-  unlock_addresses();
-  unlock_withdrawn();
-  registry().mutex.unlock();
-}
-
-// The child has only the thread that forked. Replays of other threads never continue there, and their locks may be held, so
-// they are leaked.
-void after_fork_in_child() {
-  auto* abandoned = new std::vector<std::shared_ptr<PendingReplay>>;
-  ReplayRegistry& all = registry();
-  all.replays.swap(*abandoned);
-  for (const auto& replay : *abandoned)
-    if (replay->thread() == this_thread()) all.replays.push_back(replay);
-  all.count.store(all.replays.size(), std::memory_order_release);
-  after_fork_in_parent();
-}
+// Created when the library is loaded, because a fork in the middle of its creation would leave it locked in the child.
+[[maybe_unused]] const ReplayRegistry& g_registry = registry();
 
 std::vector<std::shared_ptr<PendingReplay>> all_replays() {
   ReplayRegistry& all = registry();
   if (all.count.load(std::memory_order_acquire) == 0) return {};
-  std::lock_guard lock(all.mutex);
+  ForkSafeLock lock(all.mutex);
   return all.replays;
 }
 
@@ -85,15 +55,24 @@ RegisteredReplay::RegisteredReplay(std::shared_ptr<PendingReplay> replay) : repl
   bridge::set_listener(&on_mutable_access);
   serve_faults(&serve_fault);
   ReplayRegistry& all = registry();
-  std::lock_guard lock(all.mutex);
+  ForkSafeLock lock(all.mutex);
   all.replays.push_back(replay_);
   all.count.store(all.replays.size(), std::memory_order_release);
 }
 
 RegisteredReplay::~RegisteredReplay() {
   ReplayRegistry& all = registry();
-  std::lock_guard lock(all.mutex);
+  ForkSafeLock lock(all.mutex);
   std::erase(all.replays, replay_);
+  all.count.store(all.replays.size(), std::memory_order_release);
+}
+
+void abandon_replays_of_other_threads() {
+  auto* abandoned = new std::vector<std::shared_ptr<PendingReplay>>;
+  ReplayRegistry& all = registry();
+  all.replays.swap(*abandoned);
+  for (const auto& replay : *abandoned)
+    if (replay->thread() == this_thread()) all.replays.push_back(replay);
   all.count.store(all.replays.size(), std::memory_order_release);
 }
 
@@ -101,7 +80,7 @@ bool other_replays_exist() { return registry().count.load(std::memory_order_acqu
 
 void if_alone(const std::function<void()>& f) {
   ReplayRegistry& all = registry();
-  std::lock_guard lock(all.mutex);
+  ForkSafeLock lock(all.mutex);
   if (all.replays.size() <= 1) f();
 }
 

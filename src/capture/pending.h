@@ -36,6 +36,10 @@ class RegisteredReplay {
   std::shared_ptr<PendingReplay> replay_;
 };
 
+// Called in the child of a fork, which has only the thread that forked. Replays of other threads never continue there, and their locks may
+// be held, so they are leaked.
+void abandon_replays_of_other_threads();
+
 // Returns whether a replay other than the caller's is registered.
 bool other_replays_exist();
 // Calls f if the caller's replay is the only one, and blocks other registrations meanwhile.

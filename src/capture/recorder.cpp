@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/per_thread.h"
+#include "base/process.h"
 #include "bridge/convert.h"
 #include "capture/dispatch_state.h"
 #include "capture/index_check.h"
@@ -41,6 +42,7 @@ bool is_tensor_type(const c10::Type& type) {
 }
 
 OpTraits look_up(const c10::OperatorHandle& op) {
+  NoForkScope scope;
   OpTraits traits;
   const auto& schema = op.schema();
   traits.name = op_name(op);

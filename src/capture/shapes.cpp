@@ -5,7 +5,8 @@
 #include <c10/core/MemoryFormat.h>
 
 #include <string>
-#include <unordered_map>
+#include <string_view>
+#include <utility>
 
 #include "bridge/convert.h"
 #include "capture/listener.h"
@@ -112,13 +113,15 @@ MaybeGeometries where(const TapeOp& op) {
 
 using Rule = MaybeGeometries (*)(const TapeOp&);
 
+constexpr std::pair<std::string_view, Rule> kOwnRules[] = {
+    {"aten::convolution", &convolution},      {"aten::embedding", &embedding},          {"aten::index_select", &index_select},
+    {"aten::native_batch_norm", &batch_norm}, {"aten::native_layer_norm", &layer_norm}, {"aten::where.self", &where},
+};
+
 Rule own_rule(const std::string& name) {
-  static const auto* rules = new std::unordered_map<std::string, Rule>{
-      {"aten::convolution", &convolution},      {"aten::embedding", &embedding},          {"aten::index_select", &index_select},
-      {"aten::native_batch_norm", &batch_norm}, {"aten::native_layer_norm", &layer_norm}, {"aten::where.self", &where},
-  };
-  auto it = rules->find(name);
-  return it == rules->end() ? nullptr : it->second;
+  for (const auto& [op, rule] : kOwnRules)
+    if (op == name) return rule;
+  return nullptr;
 }
 
 // An op with a Meta kernel whose results have the same geometry as this op's, or null.

@@ -9,6 +9,8 @@
 #include <sstream>
 #include <unordered_map>
 
+#include "base/process.h"
+
 namespace tenon::capture {
 namespace {
 
@@ -86,7 +88,7 @@ std::vector<void*> return_addresses() { return torch::unwind::unwind(); }
 std::string user_line(const std::vector<void*>& frames) { return user_lines({frames})[0]; }
 
 std::vector<std::string> user_lines(const std::vector<std::vector<void*>>& stacks) {
-  std::lock_guard lock(g_mutex);
+  ForkSafeLock lock(g_mutex);
   std::map<std::string, std::vector<Address>> unknown;  // Keyed by binary.
   for (const std::vector<void*>& frames : stacks)
     for (void* frame : frames) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/process.h"
+
 namespace tenon::capture {
 namespace {
 
@@ -33,7 +35,7 @@ std::shared_ptr<const Stream> Streams::add(Tape tape, const Stream* parent, size
   stream->tape = std::move(tape);
   stream->derived = derived;
   forget_run(stream->tape);
-  std::lock_guard lock(mutex_);
+  ForkSafeLock lock(mutex_);
   stream->id = next_++;
   stream->root = derived ? parent->root : stream->id;
   for (const auto& other : *list_) {
@@ -54,12 +56,12 @@ std::shared_ptr<const Stream> Streams::add(Tape tape, const Stream* parent, size
 }
 
 std::shared_ptr<const StreamList> Streams::list() const {
-  std::lock_guard lock(mutex_);
+  ForkSafeLock lock(mutex_);
   return list_;
 }
 
 void Streams::prefer(const Stream& stream) {
-  std::lock_guard lock(mutex_);
+  ForkSafeLock lock(mutex_);
   if (list_->empty() || list_->front().get() == &stream) return;
   auto list = std::make_shared<StreamList>(*list_);
   auto at = std::find_if(list->begin(), list->end(), [&](const auto& s) { return s.get() == &stream; });
@@ -68,7 +70,7 @@ void Streams::prefer(const Stream& stream) {
 }
 
 void Streams::clear() {
-  std::lock_guard lock(mutex_);
+  ForkSafeLock lock(mutex_);
   list_ = std::make_shared<StreamList>();
 }
 

@@ -3,9 +3,14 @@
 #include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "base/process.h"
+
 namespace tenon::capture {
 
-bool forward_mode_is_active() { return torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr; }
+bool forward_mode_is_active() {
+  NoForkScope scope;  // libtorch takes a lock.
+  return torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr;
+}
 
 bool has_tangent(const at::Tensor& tensor) {
   const torch::autograd::AutogradMeta* meta = torch::autograd::impl::get_autograd_meta(tensor);

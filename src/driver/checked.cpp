@@ -4,10 +4,11 @@
 #include <chrono>
 
 #include "base/counters.h"
+#include "base/process.h"
 #include "base/warn.h"
 #include "bridge/convert.h"
-#include "capture/backward.h"
 #include "capture/dispatch_state.h"
+#include "capture/prepare.h"
 #include "capture/tensors.h"
 #include "driver/compile_notice.h"
 #include "driver/scopes.h"
@@ -55,6 +56,7 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Re
     for (const Watched& watched : options_.watch) watched.list(parts);
     for (auto& [name, tensor] : parts.tensors) recorder.name(tensor, capture::External::Kind::state, 0, name);
   };
+  capture::prepare_process();
   if (!capture::addresses_are_available()) {
     warn_once(
         "no addresses",
@@ -85,7 +87,6 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Re
   CallKind kind{grad_mode, constant_sizes(in)};
   auto run = [&](const capture::OpRange& range, capture::CallMemory& memory) { return run_region(kind, range, memory); };
   auto replayer = std::make_shared<capture::Replayer>(streams, record, run, names);
-  capture::listen_to_backwards();
   capture::RegisteredReplay registered(replayer);
   replayer->observe_arguments(in.tensors);
   try {
@@ -114,13 +115,13 @@ std::vector<int64_t> CheckedCalls::constant_sizes(const detail::Leaves& in) cons
 bool CheckedCalls::may_record() const { return streams_[0].recorded() + streams_[1].recorded() < options_.recompile_limit; }
 
 void CheckedCalls::note_plain() {
-  std::lock_guard lock(mutex_);
+  ForkSafeLock lock(mutex_);
   ++counts_.calls, ++counts_.plain;
   ++counters().calls, ++counters().plain;
 }
 
 void CheckedCalls::learn(bool grad_mode, capture::Replayer& replayer, double seconds) {
-  std::lock_guard lock(mutex_);
+  ForkSafeLock lock(mutex_);
   ++counts_.calls;
   ProcessCounters& all = counters();
   ++all.calls;
@@ -173,7 +174,7 @@ void CheckedCalls::forget_plans(bool grad_mode) {
 }
 
 std::shared_ptr<CheckedCalls::Plan> CheckedCalls::find_plan(const CallKind& call, const capture::OpRange& range) {
-  std::lock_guard lock(mutex_);
+  ForkSafeLock lock(mutex_);
   // The stream is being derived: it is used once, and a stream of these sizes is added when the call has ended.
   if (range.stream.id == capture::Stream::kNoId) {
     auto plan = std::make_shared<Plan>();

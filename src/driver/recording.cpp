@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "capture/prepare.h"
 #include "capture/tensors.h"
 #include "driver/autograd.h"
 #include "driver/nodes.h"
@@ -65,6 +66,7 @@ class RunRecorder {
     detail::RecordedResult outcome;
     {
       AutocastCacheOff no_cache;
+      capture::prepare_process();
       PlainTorchScript plain;
       capture::ListenScope listen(&recording_->recorder);
       outcome = body();

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "base/flags.h"
+#include "base/process.h"
 
 namespace tenon::runtime {
 namespace {
@@ -21,6 +22,8 @@ Blocks& blocks() {
   static Blocks* all = new Blocks;
   return *all;
 }
+// Created when the library is loaded, because a fork in the middle of its creation would leave it locked in the child.
+[[maybe_unused]] const Blocks& g_blocks = blocks();
 
 char* map(size_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -36,7 +39,7 @@ BlockLease::BlockLease(size_t bytes) {
   if (bytes == 0) return;
   {
     Blocks& all = blocks();
-    std::lock_guard lock(all.mutex);
+    ForkSafeLock lock(all.mutex);
     auto it = all.free.lower_bound(bytes);
     if (it == all.free.end() && !all.free.empty()) {
       auto largest = std::prev(it);
@@ -62,13 +65,13 @@ BlockLease::BlockLease(size_t bytes) {
 BlockLease::~BlockLease() {
   if (!begin_) return;
   Blocks& all = blocks();
-  std::lock_guard lock(all.mutex);
+  ForkSafeLock lock(all.mutex);
   all.free.emplace(bytes_, begin_);
 }
 
 void free_unleased() {
   Blocks& all = blocks();
-  std::lock_guard lock(all.mutex);
+  ForkSafeLock lock(all.mutex);
   for (auto [bytes, begin] : all.free) munmap(begin, bytes);
   all.free.clear();
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/flags.h"
+#include "base/process.h"
 
 namespace tenon::runtime {
 namespace {
@@ -108,6 +109,7 @@ bool Pack::is_dead() const {
 }
 
 std::shared_ptr<const Pack> find_pack(WeightList weights, Form form, std::vector<int64_t> detail, const std::function<Packed()>& make) {
+  NoForkScope scope;
   PackCache& all = pack_cache();
   std::lock_guard lock(all.mutex);
   PackKey key(form, std::move(detail), std::vector<WeightAddress>());
@@ -129,7 +131,7 @@ std::shared_ptr<const Pack> find_pack(WeightList weights, Form form, std::vector
 }
 
 std::shared_ptr<const Pack> PackUse::known(WeightList weights, c10::ArrayRef<int64_t> detail) {
-  std::lock_guard lock(mutex_);
+  ForkSafeLock lock(mutex_);
   std::shared_ptr<const Pack> known = last_.lock();
   if (!known || detail != c10::ArrayRef<int64_t>(detail_) || !known->fits(weights)) return nullptr;
   ++hits_;
@@ -139,7 +141,7 @@ std::shared_ptr<const Pack> PackUse::known(WeightList weights, c10::ArrayRef<int
 std::shared_ptr<const Pack> PackUse::get(WeightList weights, Form form, c10::ArrayRef<int64_t> detail,
                                          const std::function<Packed()>& make) {
   if (auto pack = known(weights, detail)) return pack;
-  std::lock_guard lock(mutex_);
+  ForkSafeLock lock(mutex_);
   if (until_next_-- > 0) return nullptr;
   // A weight that changes again and again is packed less and less often, at most every 2^10 uses. Estimates, not measured.
   constexpr int64_t kHitsToResetBackoff = 64, kMaxBackoffDoublings = 10;
@@ -152,12 +154,13 @@ std::shared_ptr<const Pack> PackUse::get(WeightList weights, Form form, c10::Arr
 }
 
 void PackUse::drop() {
-  std::lock_guard lock(mutex_);
+  ForkSafeLock lock(mutex_);
   if (std::shared_ptr<const Pack> last = last_.lock()) drop_pack(last);
   last_.reset();
 }
 
 void drop_pack(const std::shared_ptr<const Pack>& pack) {
+  NoForkScope scope;
   PackCache& all = pack_cache();
   std::lock_guard lock(all.mutex);
   std::erase_if(all.all, [&](const auto& entry) {
@@ -168,6 +171,7 @@ void drop_pack(const std::shared_ptr<const Pack>& pack) {
 }
 
 size_t pack_bytes() {
+  NoForkScope scope;
   PackCache& all = pack_cache();
   std::lock_guard lock(all.mutex);
   all.drop_dead();
@@ -175,6 +179,7 @@ size_t pack_bytes() {
 }
 
 void set_pack_limit(size_t bytes) {
+  NoForkScope scope;
   PackCache& all = pack_cache();
   std::lock_guard lock(all.mutex);
   all.limit = bytes;

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/flags.h"
+#include "base/process.h"
 #include "bridge/convert.h"
 #include "bridge/parallel.h"
 #include "ir/graph/group.h"
@@ -207,6 +208,8 @@ FormChoices& choices() {
   static FormChoices* all = new FormChoices;
   return *all;
 }
+// Created when the library is loaded, because a fork in the middle of its creation would leave it locked in the child.
+[[maybe_unused]] const FormChoices& g_choices = choices();
 
 }  // namespace
 
@@ -218,7 +221,7 @@ Form ProductStep::choose(const ProductOperands& p) const {
   if (!wanted_form().empty()) return wanted_form() == "tiles" ? forms.back() : forms.front();
   ChoiceKey key{std::bit_ceil(static_cast<unsigned>(m)), n, k, p.left.scalar_type(), p.bias.defined(), at::get_num_threads()};
   FormChoices& all = choices();
-  std::lock_guard lock(all.mutex);
+  ForkSafeLock lock(all.mutex);
   auto known = all.known.find(key);
   if (known != all.known.end()) return known->second;
   constexpr int kTrialRuns = 4;  // The fastest of these counts.

@@ -131,8 +131,9 @@ HOSTILE(fork_after_calls) {
   read_an_alias(6);
 }
 
-// Other threads are inside compiled calls when the process forks; the child makes calls and exits.
-HOSTILE(fork_beside_calls_of_other_threads) {
+// Other threads are inside compiled calls when the process forks `delay` after their start, which is while they record or compile if
+// the delay is short; the child makes calls and exits.
+void fork_beside_calls(std::chrono::milliseconds delay) {
   std::atomic<bool> stop{false};
   std::vector<std::thread> others;
   for (int i = 0; i < 2; ++i)
@@ -143,9 +144,12 @@ HOSTILE(fork_beside_calls_of_other_threads) {
         return state + 1;
       });
       torch::NoGradGuard off;
-      while (!stop) function(torch::ones({4096}));
+      while (!stop) {
+        function(torch::ones({4096}));
+        call_a_few_times(g_function, 4);
+      }
     });
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::this_thread::sleep_for(delay);
   for (int i = 0; i < 10; ++i)
     in_child([] {
       call_a_few_times(g_function, 4);
@@ -153,6 +157,17 @@ HOSTILE(fork_beside_calls_of_other_threads) {
     });
   stop = true;
   for (std::thread& other : others) other.join();
+}
+
+HOSTILE(fork_beside_calls_of_other_threads) { fork_beside_calls(std::chrono::milliseconds(50)); }
+HOSTILE(fork_beside_first_calls_of_other_threads) {
+  // libtorch initialises each op at its first use, and a fork beside that hangs without Tenon too.
+  torch::NoGradGuard off;
+  Tensor x = torch::ones({4}), state = torch::zeros({4});
+  state.add_(x * 2);
+  expect((torch::relu(x * 2 + 1).sum() + state.detach().const_data_ptr<float>()[0]).item<float>() > 0, "a sum");
+  // Each in a process of its own, because only the first call of a process registers and initialises.
+  for (int delay = 0; delay < 20; ++delay) in_child([&] { fork_beside_calls(std::chrono::milliseconds(delay)); });
 }
 
 // The child reads pending contents in the middle of the parent's call; the parent continues.

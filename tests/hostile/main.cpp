@@ -76,6 +76,7 @@ struct Verdict {
 Verdict run_case(const HostileCase& item, const char* program, const std::string& log) {
   pid_t child = fork();
   if (child == 0) {
+    setpgid(0, 0);
     if (!std::freopen(log.c_str(), "w", stderr)) _exit(127);
     alarm(static_cast<unsigned>(kMaxSeconds + 2 * seconds_to_run()));
     execl(program, program, item.name.c_str(), nullptr);
@@ -83,6 +84,7 @@ Verdict run_case(const HostileCase& item, const char* program, const std::string
   }
   int status = 0;
   waitpid(child, &status, 0);
+  kill(-child, SIGKILL);  // Children of the case, which would keep ctest waiting for the end of their output.
   std::string said = read_file(log);
   if (WIFEXITED(status) && WEXITSTATUS(status) == kSkipped) return {true, said};
   return {false, fault_of(item.ending, status, said)};

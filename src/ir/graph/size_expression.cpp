@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/process.h"
 
 namespace tenon::ir {
 
@@ -22,6 +23,8 @@ Interned& interned() {
   static auto* all = new Interned;
   return *all;
 }
+// Created when the library is loaded, because a fork in the middle of its creation would leave it locked in the child.
+[[maybe_unused]] const Interned& g_interned = interned();
 
 // a * b for bounds that are at least 0; without a bound if the product is too large.
 int64_t product_of_bounds(int64_t a, int64_t b) {
@@ -105,7 +108,7 @@ Size SizeExpression::intern() && {
   if (terms.empty()) return constant;
   Interned& all = interned();
   std::string key = text();
-  std::lock_guard lock(all.mutex);
+  ForkSafeLock lock(all.mutex);
   auto& known = all.by_text[key];
   if (!known) known = std::make_unique<const SizeExpression>(std::move(*this));
   Size out;
