@@ -16,9 +16,9 @@
 #include <random>
 #include <string>
 
+#include "bench/models/causal.h"
 #include "bench/models/llama.h"
 #include "bench/timing.h"
-#include "models/llama/model.h"
 
 using namespace tenon;
 using namespace tenon::bench;
@@ -117,23 +117,6 @@ void bench_memory(int64_t layers) {
 }
 
 using Prompts = std::vector<std::vector<int64_t>>;
-
-// Draws the weights of a model instead of reading them from files.
-struct RandomWeights : Weights::Source {
-  bool has(const std::string&) override { return true; }
-  at::Tensor take(const std::string&, at::IntArrayRef sizes) override {
-    return sizes.size() == 1 ? torch::ones(sizes) : torch::randn(sizes) * 0.02;
-  }
-};
-
-std::shared_ptr<CausalModel> make_causal_model(int64_t layers, int64_t width, int64_t heads, int64_t vocabulary) {
-  torch::manual_seed(1);
-  models::LlamaConfig config{};
-  config.vocabulary = vocabulary, config.width = width, config.inner = 3 * width, config.layers = layers;
-  config.heads = heads, config.kv_heads = heads / 4, config.head_size = width / heads, config.positions = 8192;
-  config.epsilon = 1e-6;
-  return std::make_shared<models::Llama>(config, Weights(std::make_shared<RandomWeights>()));
-}
 
 GenerateOptions tokens_of(int64_t count) { return {.max_new_tokens = count, .stop = std::vector<int64_t>()}; }
 

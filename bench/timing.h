@@ -1,4 +1,4 @@
-// Timing on a noisy machine: thread CPU time, rounds of alternating variants, medians.
+// Timing on a noisy machine: CPU time, rounds of alternating variants, medians.
 #pragma once
 
 #include <time.h>
@@ -10,9 +10,10 @@
 
 namespace tenon::bench {
 
-inline double cpu_seconds() {
+// CPU time of the calling thread, or with CLOCK_PROCESS_CPUTIME_ID of all threads of the process.
+inline double cpu_seconds(clockid_t clock = CLOCK_THREAD_CPUTIME_ID) {
   timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  clock_gettime(clock, &t);
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 

@@ -14,6 +14,7 @@
 #include "adapters/create.h"
 #include "adapters/directory.h"
 #include "adapters/host.h"
+#include "adapters/refuse.h"
 #include "adapters/summary.h"
 #include "adapters/table.h"
 #include "adapters/training.h"
@@ -25,8 +26,6 @@ namespace tenon {
 using namespace adapters;
 
 namespace {
-
-[[noreturn]] void refuse(const std::string& text) { throw UserError(ErrorCode::adapter, text); }
 
 void check_name(const std::string& name) {
   if (name.empty() || name == kBase || name.find('.') != std::string::npos)

@@ -24,13 +24,12 @@
 
 #include "adapters/directory.h"
 #include "adapters/lora/lora.h"
+#include "adapters/refuse.h"
 #include "base/error.h"
 
 namespace tenon::adapters {
 
 namespace {
-
-[[noreturn]] void refuse(const std::string& text) { throw UserError(ErrorCode::adapter, text); }
 
 // Combines corresponding tensors of several adapters into one.
 class Mix {

@@ -19,14 +19,14 @@ namespace {
 
 constexpr const char* kFile = "adapter_config.json";
 
-[[noreturn]] void refuse(const std::string& text) { throw UserError(ErrorCode::config, std::string(kFile) + ": " + text); }
+[[noreturn]] void refuse_config(const std::string& text) { throw UserError(ErrorCode::config, std::string(kFile) + ": " + text); }
 
 [[noreturn]] void refuse_field(const std::string& name, const OrderedJson& known, const std::string& type) {
   std::vector<std::string> names;
   for (const auto& [other, value] : known.items()) names.push_back(other);
   std::string nearest = nearest_name(name, names);
-  refuse("the method " + type + " has no field " + shown(name) + ". " +
-         (nearest.empty() ? "Remove it, or see tenon/adapter_configs.h for its fields." : "Did you mean " + shown(nearest) + "?"));
+  refuse_config("the method " + type + " has no field " + shown(name) + ". " +
+                (nearest.empty() ? "Remove it, or see tenon/adapter_configs.h for its fields." : "Did you mean " + shown(nearest) + "?"));
 }
 
 // Returns the configuration with all fields of the method.
@@ -48,14 +48,14 @@ void check_fields(const OrderedJson& config) {
   const char* tasks[] = {"SEQ_CLS", "SEQ_2_SEQ_LM", "CAUSAL_LM", "TOKEN_CLS", "QUESTION_ANS", "FEATURE_EXTRACTION"};
   const OrderedJson& task = config.at("task_type");
   if (!task.is_null() && std::none_of(std::begin(tasks), std::end(tasks), [&](const char* known) { return task == known; }))
-    refuse("the field \"task_type\" is " + task.dump() +
-           ". Use CAUSAL_LM, SEQ_CLS, SEQ_2_SEQ_LM, TOKEN_CLS, QUESTION_ANS or FEATURE_EXTRACTION, or leave it out");
+    refuse_config("the field \"task_type\" is " + task.dump() +
+                  ". Use CAUSAL_LM, SEQ_CLS, SEQ_2_SEQ_LM, TOKEN_CLS, QUESTION_ANS or FEATURE_EXTRACTION, or leave it out");
   if (!config.at("target_modules").is_string()) return;
   auto need_null = [&](const char* field) {
     if (!config.at(field).is_null())
-      refuse(std::string("the field \"") + field +
-             "\" has no effect if target_modules is a regular expression. Write target_modules as a " +
-             "list, or put the layers into the expression");
+      refuse_config(std::string("the field \"") + field +
+                    "\" has no effect if target_modules is a regular expression. Write target_modules as a " +
+                    "list, or put the layers into the expression");
   };
   if (type == "LORA" || type == "ADALORA" || type == "HRA") need_null("layers_to_transform");
   if (type == "LORA" || type == "HRA") need_null("layers_pattern");

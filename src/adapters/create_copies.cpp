@@ -7,14 +7,13 @@
 
 #include "adapters/create.h"
 #include "adapters/extras.h"
+#include "adapters/refuse.h"
 #include "adapters/targets.h"
 #include "base/error.h"
 
 namespace tenon::adapters {
 
 namespace {
-
-[[noreturn]] void refuse(const std::string& text) { throw UserError(ErrorCode::adapter, text); }
 
 class Copies {
  public:

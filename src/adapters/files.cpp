@@ -20,7 +20,7 @@ namespace tenon::adapters {
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& text) { throw UserError(ErrorCode::adapter, "adapter_model.safetensors: " + text); }
+[[noreturn]] void refuse_tensors(const std::string& text) { throw UserError(ErrorCode::adapter, "adapter_model.safetensors: " + text); }
 
 formats::Safetensors open(const formats::Directory& directory) {
   if (!directory.has("adapter_model.safetensors") && directory.has("adapter_model.bin"))
@@ -42,8 +42,8 @@ TensorArena arena_for(const formats::Safetensors& file) {
 at::ScalarType type_of(const formats::TensorView& view) {
   auto type = models::scalar_type(view.dtype);
   if (!type || !c10::isFloatingType(*type))
-    refuse("tensor \"" + std::string(view.name) + "\" is of type " + formats::dtype_name(view.dtype) +
-           ", which is not supported. Save the adapter in F32, F16 or BF16.");
+    refuse_tensors("tensor \"" + std::string(view.name) + "\" is of type " + formats::dtype_name(view.dtype) +
+                   ", which is not supported. Save the adapter in F32, F16 or BF16.");
   return *type;
 }
 
@@ -125,7 +125,7 @@ bool transpose_floats(const std::byte* from, int64_t rows, int64_t columns, floa
 Files::Files(const formats::Directory& directory) : file_(open(directory)), arena_(arena_for(*file_)) {
   for (std::string_view name : names())
     if (name.find("_orig_mod.") != std::string_view::npos)
-      refuse("the name \"" + std::string(name) + "\" comes from torch.compile. Remove the segments _orig_mod. from all names.");
+      refuse_tensors("the name \"" + std::string(name) + "\" comes from torch.compile. Remove the segments _orig_mod. from all names.");
 }
 
 std::vector<std::string_view> Files::names() const {
@@ -159,7 +159,7 @@ std::optional<std::vector<int64_t>> Files::sizes(const std::string& name) const 
 bool Files::has(const std::string& name) const { return sizes(name).has_value(); }
 
 at::Tensor Files::take_any_shape(const std::string& name) {
-  if (!has(name)) refuse("tensor \"" + name + "\" is missing");
+  if (!has(name)) refuse_tensors("tensor \"" + name + "\" is missing");
   taken_.insert(name);
   bool is_finite = false;
   at::Tensor out;
@@ -171,14 +171,14 @@ at::Tensor Files::take_any_shape(const std::string& name) {
     out = converted(name);
     is_finite = at::isfinite(out).all().item<bool>();
   }
-  if (!is_finite) refuse("tensor \"" + name + "\" holds NaN or infinity");
+  if (!is_finite) refuse_tensors("tensor \"" + name + "\" holds NaN or infinity");
   return out;
 }
 
 void Files::check_sizes(const std::string& name, at::IntArrayRef wanted) const {
   if (auto known = sizes(name); known && *known != wanted.vec())
-    refuse("tensor \"" + name + "\" has shape " + c10::str(at::IntArrayRef(*known)) + " where the configuration requires " +
-           c10::str(wanted));
+    refuse_tensors("tensor \"" + name + "\" has shape " + c10::str(at::IntArrayRef(*known)) + " where the configuration requires " +
+                   c10::str(wanted));
 }
 
 at::Tensor Files::take(const std::string& name, at::IntArrayRef wanted) {
@@ -192,13 +192,15 @@ at::Tensor Files::take_column_major(const std::string& name, int64_t rows, int64
   if (!floats) return to_column_major(take_any_shape(name));
   taken_.insert(name);
   at::Tensor out = arena_.empty({rows, columns}, {1, rows});
-  if (!transpose_floats(floats, rows, columns, out.mutable_data_ptr<float>())) refuse("tensor \"" + name + "\" holds NaN or infinity");
+  if (!transpose_floats(floats, rows, columns, out.mutable_data_ptr<float>()))
+    refuse_tensors("tensor \"" + name + "\" holds NaN or infinity");
   return out;
 }
 
 void Files::refuse_rest() const {
   for (std::string_view name : names())
-    if (!taken_.contains(name)) refuse("tensor \"" + std::string(name) + "\" does not belong to a layer that the configuration chooses");
+    if (!taken_.contains(name))
+      refuse_tensors("tensor \"" + std::string(name) + "\" does not belong to a layer that the configuration chooses");
 }
 
 }  // namespace tenon::adapters

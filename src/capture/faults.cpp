@@ -170,12 +170,12 @@ void install_locked() {
 }
 
 // The child of a fork has no service thread and no pipe of its own; its first fault creates them.
-void after_fork() {
+void restart_after_fork() {
   new (&g_mutex) std::mutex;
   g_service.runs.store(false);
 }
 
-[[maybe_unused]] const bool g_has_fork_handler = pthread_atfork(nullptr, nullptr, &after_fork) == 0;
+[[maybe_unused]] const bool g_has_fork_handler = pthread_atfork(nullptr, nullptr, &restart_after_fork) == 0;
 
 }  // namespace
 

@@ -28,7 +28,7 @@ bool belongs_to_user(const Line& line) {
 }
 
 // Lines by frame. Finding a line starts a process, and the same break occurs again and again.
-std::mutex g_mutex;
+std::mutex g_lines_mutex;
 std::unordered_map<void*, std::string> g_known;  // Empty for frames that are not the user's.
 
 struct Address {
@@ -88,7 +88,7 @@ std::vector<void*> return_addresses() { return torch::unwind::unwind(); }
 std::string user_line(const std::vector<void*>& frames) { return user_lines({frames})[0]; }
 
 std::vector<std::string> user_lines(const std::vector<std::vector<void*>>& stacks) {
-  ForkSafeLock lock(g_mutex);
+  ForkSafeLock lock(g_lines_mutex);
   std::map<std::string, std::vector<Address>> unknown;  // Keyed by binary.
   for (const std::vector<void*>& frames : stacks)
     for (void* frame : frames) {

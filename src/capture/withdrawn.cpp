@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/pointer_map.h"
+#include "base/process.h"
 #include "bridge/access.h"
 #include "capture/address_space.h"
 #include "capture/pending.h"
@@ -169,6 +170,7 @@ bool may_withdraw(Withdrawable& pointer) {
 }
 
 bool withdraw(Withdrawable& pointer) {
+  NoForkScope scope;  // Before the spin lock, as arm() enters one too.
   SpinGuard busy(pointer.busy);
   if (pointer.withdrawn || pointer.undeferred_writes > 0) return false;
   pointer.remove_copy();

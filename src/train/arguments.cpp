@@ -51,20 +51,20 @@ void refuse_unknown(const formats::Config& config) {
     config.fail(field.name, "does not exist. " + suggestion(nearest_name(field.name, field_names())) + "tenon/trainer.h lists all fields");
 }
 
-[[noreturn]] void refuse(const std::string& field, const std::string& what) {
+[[noreturn]] void refuse_field(const std::string& field, const std::string& what) {
   throw UserError(ErrorCode::config, "training arguments: the field " + shown(field) + " " + what);
 }
 
 void check(const char* name, double value, double min, double max) {
   if (!(value >= min && value <= max))
-    refuse(name, "is " + real_text(value) + ", must be from " + real_text(min) + " to " + real_text(max));
+    refuse_field(name, "is " + real_text(value) + ", must be from " + real_text(min) + " to " + real_text(max));
 }
 
 Mode mode_of(const std::string& name) {
   if (name.empty() || name == "default") return Mode::standard;
   if (name == "reduce-overhead") return Mode::reduce_overhead;
   if (name == "max-autotune") return Mode::max_autotune;
-  refuse("torch_compile_mode", "is " + shown(name) + ", must be default, reduce-overhead or max-autotune");
+  refuse_field("torch_compile_mode", "is " + shown(name) + ", must be default, reduce-overhead or max-autotune");
 }
 
 }  // namespace
@@ -77,11 +77,12 @@ void check_arguments(const TrainingArguments& arguments) {
 #undef TENON_NUMBER
 #undef TENON_SWITCH
 #undef TENON_TEXT
-  if (arguments.output_dir.empty()) refuse("output_dir", "is empty. Name a directory for checkpoints and logs");
-  if (arguments.max_steps == 0) refuse("max_steps", "is 0. Give a number of steps, or -1 to train num_train_epochs");
+  if (arguments.output_dir.empty()) refuse_field("output_dir", "is empty. Name a directory for checkpoints and logs");
+  if (arguments.max_steps == 0) refuse_field("max_steps", "is 0. Give a number of steps, or -1 to train num_train_epochs");
   const std::vector<std::string>& known = schedule_names();
   if (std::find(known.begin(), known.end(), arguments.lr_scheduler_type) == known.end())
-    refuse("lr_scheduler_type", "is " + shown(arguments.lr_scheduler_type) + ", must be linear, cosine, constant or constant_with_warmup");
+    refuse_field("lr_scheduler_type",
+                 "is " + shown(arguments.lr_scheduler_type) + ", must be linear, cosine, constant or constant_with_warmup");
   mode_of(arguments.torch_compile_mode);
 }
 

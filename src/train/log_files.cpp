@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kLogName = "log_history.jsonl";
 
-void write_text(const std::string& directory, const char* name, const std::string& text) {
+void write_log_file(const std::string& directory, const char* name, const std::string& text) {
   try {
     formats::Directory(directory).write(name, text);
   } catch (const UserError& error) {
@@ -31,7 +31,7 @@ void write_text(const std::string& directory, const char* name, const std::strin
 LogFile::LogFile(const std::string& directory, const std::vector<std::map<std::string, double>>& entries) : directory_(directory) {
   std::string text;
   for (const auto& entry : entries) text += log_line(entry) + "\n";
-  write_text(directory, kLogName, text);
+  write_log_file(directory, kLogName, text);
   file_ = formats::FileDescriptor(::open((directory + "/" + kLogName).c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   if (file_.fd() < 0) fail();
 }
@@ -49,8 +49,8 @@ void LogFile::append(const std::map<std::string, double>& entry) {
 }
 
 void write_summary(const std::string& directory, const TrainerState& state, const TrainingArguments& arguments, const StepPlan& plan) {
-  write_text(directory, "trainer_state.json", state_text(state, arguments, plan));
-  write_text(directory, "loss.svg", loss_curve(state.log_history));
+  write_log_file(directory, "trainer_state.json", state_text(state, arguments, plan));
+  write_log_file(directory, "loss.svg", loss_curve(state.log_history));
 }
 
 }  // namespace tenon::train

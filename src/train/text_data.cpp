@@ -29,7 +29,9 @@ struct TextExample {
   size_t masked = 0;  // Number of tokens at the start whose labels are ignored.
 };
 
-[[noreturn]] void refuse(const std::string& where, const std::string& what) { throw UserError(ErrorCode::format, where + ": " + what); }
+[[noreturn]] void refuse_line(const std::string& where, const std::string& what) {
+  throw UserError(ErrorCode::format, where + ": " + what);
+}
 
 class TextDataset : public Dataset {
  public:
@@ -82,13 +84,13 @@ void check_tokens(const std::vector<int64_t>& ids, const TextOptions& options, c
   if (options.vocabulary == 0) return;
   for (int64_t id : ids)
     if (id < 0 || id >= options.vocabulary)
-      refuse(where, "the tokenizer gives token " + std::to_string(id) + ", and the model's vocabulary has " +
-                        std::to_string(options.vocabulary) + " tokens. Use the model's own tokenizer.json.");
+      refuse_line(where, "the tokenizer gives token " + std::to_string(id) + ", and the model's vocabulary has " +
+                             std::to_string(options.vocabulary) + " tokens. Use the model's own tokenizer.json.");
 }
 
 const std::string& text_field(const nlohmann::json& line, const char* name, const std::string& where) {
   const nlohmann::json& value = line.at(name);
-  if (!value.is_string()) refuse(where, "the field " + shown(name) + " must be a string. Correct or remove the line.");
+  if (!value.is_string()) refuse_line(where, "the field " + shown(name) + " must be a string. Correct or remove the line.");
   return value.get_ref<const std::string&>();
 }
 
@@ -119,17 +121,17 @@ TextExample read_line(std::string_view text, const std::string& where, const Tok
   } else if (line.is_object() && line.contains("prompt") && line.contains("completion")) {
     example = encode_completion(text_field(line, "prompt", where), text_field(line, "completion", where), tokenizer);
   } else {
-    refuse(where, std::string("the line must be ") + kForms + ". Correct or remove it.");
+    refuse_line(where, std::string("the line must be ") + kForms + ". Correct or remove it.");
   }
   if (options.end_token && (example.ids.empty() || example.ids.back() != *options.end_token)) example.ids.push_back(*options.end_token);
   check_tokens(example.ids, options, where);
   size_t tokens = example.ids.size();
   example.ids.resize(std::min(tokens, static_cast<size_t>(options.block_size)));
   if (example.ids.size() < 2 || example.masked >= example.ids.size())
-    refuse(where, tokens > example.ids.size()
-                      ? "the prompt has " + std::to_string(example.masked) + " tokens, so none of the completion is left in a block of " +
-                            std::to_string(options.block_size) + ". Shorten the prompt or raise block_size."
-                      : "the text is too short: there is no token to predict. Remove the line.");
+    refuse_line(where, tokens > example.ids.size() ? "the prompt has " + std::to_string(example.masked) +
+                                                         " tokens, so none of the completion is left in a block of " +
+                                                         std::to_string(options.block_size) + ". Shorten the prompt or raise block_size."
+                                                   : "the text is too short: there is no token to predict. Remove the line.");
   return example;
 }
 
@@ -149,7 +151,8 @@ std::vector<TextExample> read_lines(const std::string& text, const std::string& 
 
 std::vector<TextExample> cut_blocks(const std::string& text, const std::string& file, const Tokenizer& tokenizer,
                                     const TextOptions& options) {
-  if (auto bad = formats::first_bad_utf8(text)) refuse(file, "byte " + std::to_string(*bad) + " is not UTF-8. Convert the file to UTF-8.");
+  if (auto bad = formats::first_bad_utf8(text))
+    refuse_line(file, "byte " + std::to_string(*bad) + " is not UTF-8. Convert the file to UTF-8.");
   std::vector<int64_t> ids = tokenizer.encode(text);
   check_tokens(ids, options, file);
   auto size = static_cast<size_t>(options.block_size);
@@ -184,7 +187,7 @@ std::shared_ptr<const Dataset> load_text(const std::string& file, const Tokenize
   std::string text = read_file(file), extension = std::filesystem::path(file).extension().string();
   bool is_lines = extension == ".jsonl" || extension == ".json";
   std::vector<TextExample> examples = is_lines ? read_lines(text, file, tokenizer, options) : cut_blocks(text, file, tokenizer, options);
-  if (examples.empty()) refuse(file, "there is no text to train on. Add lines of text, or choose another file.");
+  if (examples.empty()) refuse_line(file, "there is no text to train on. Add lines of text, or choose another file.");
   return std::make_shared<TextDataset>(std::move(examples), options.padding_token);
 }
 

@@ -1,4 +1,4 @@
-// Creates adapters for tests/adapters/test_create.py, which compares them with PEFT.
+// Creates adapters for tests/adapters/test_create.py and test_creation_goldens.py, which compare them with PEFT.
 //   adapters_create structs: prints the configurations that the structs make, as one JSON object.
 //   adapters_create jobs FILE: reads a JSON list of jobs and prints a line of JSON for each.
 #include <ATen/Context.h>
@@ -32,10 +32,9 @@ std::shared_ptr<Model> model_of(const std::string& base, const std::string& dtyp
 
 std::unique_ptr<Bank> make_bank(const Json& job) {
   if (!job.contains("weights")) return std::make_unique<Bank>(model_of(job.at("base"), job.at("dtype")));
-  Net net;
-  net->set_weights(read_tensors(job.at("weights").get<std::string>()));
-  net->to(dtype_of(job.at("dtype")));
-  return std::make_unique<Bank>(net);
+  std::shared_ptr<TreeImpl> tree = make_tree(read_tensors(job.at("weights").get<std::string>()));
+  tree->to(dtype_of(job.at("dtype")));
+  return std::make_unique<Bank>(tree);
 }
 
 // A job is {"base" or "weights", "dtype", "seed", "adapters": [{"name", "config", "out"}], "warn"}. The adapters are created one after the

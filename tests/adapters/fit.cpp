@@ -1,8 +1,9 @@
-// Trains adapters for tests/adapters/test_dropout.py, which compares them with PEFT: adapters_fit fit|masks|derivative JOB, where JOB is a
-// JSON file. Each command describes its job.
+// Trains adapters for tests/adapters/test_dropout.py, test_creation_goldens.py and tests/train/test_methods.py, which compare them with
+// PEFT: adapters_fit fit|masks|derivative JOB, where JOB is a JSON file. Each command describes its job.
 #include <ATen/Context.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn_like.h>
+#include <ATen/record_function.h>
 #include <tenon/adapters.h>
 #include <tenon/control.h>
 #include <torch/torch.h>
@@ -27,13 +28,13 @@ using Forward = std::function<at::Tensor(const at::Tensor&)>;
 // A model or a tree with its bank, and a compiled call of it.
 struct Setup {
   std::shared_ptr<Model> model;
-  Net net{nullptr};
+  std::shared_ptr<TreeImpl> tree;
   std::unique_ptr<Bank> bank;
   Forward forward;
 
   void train(bool on) {
     if (model) model->train(on);
-    else net->train(on);
+    else tree->train(on);
   }
 };
 
@@ -51,14 +52,13 @@ Setup make_setup(const Json& job) {
     };
     return out;
   }
-  out.net = Net();
-  out.net->set_weights(read_tensors(job.at("weights").get<std::string>()));
-  out.bank = std::make_unique<Bank>(out.net);
-  auto plain = compile(out.net, options);
+  out.tree = make_tree(read_tensors(job.at("weights").get<std::string>()));
+  out.bank = std::make_unique<Bank>(out.tree);
+  auto plain = compile(out.tree, options);
   auto rowed = compile(
-      [net = out.net, bank = out.bank.get()](const at::Tensor& x, const Rows& rows) mutable {
+      [tree = out.tree, bank = out.bank.get()](const at::Tensor& x, const Rows& rows) mutable {
         auto scope = bank->scope(rows);
-        return net->forward(x);
+        return tree->forward(x);
       },
       options);
   out.forward = [bank = out.bank.get(), plain, rowed, has_rows, names](const at::Tensor& x) mutable {
@@ -80,6 +80,46 @@ std::vector<std::string> names_of(const Json& job) {
   return out;
 }
 
+// Keeps the results of all random operators while it exists: masks of bernoulli_ as bytes, numbers of rand, randint and randperm.
+class RecordDraws {
+ public:
+  RecordDraws() {
+    drawn().clear();
+    auto end = [](const at::RecordFunction& call, at::ObserverContext*) {
+      std::string name = call.name();
+      bool is_draw = name == "aten::bernoulli_" || name == "aten::rand" || name == "aten::randint" || name == "aten::randperm";
+      // An operator may call the variant of itself that writes to a given tensor.
+      if (!is_draw || std::string(call.overload_name()).ends_with("out")) return;
+      at::Tensor result = call.outputs().at(0).toTensor().detach().contiguous().clone();
+      name = name.substr(name.rfind(':') + 1);
+      if (name == "bernoulli_") drawn().emplace_back("bernoulli", result.to(at::kByte));
+      else drawn().emplace_back(name, result);
+    };
+    auto begin = [](const at::RecordFunction&) -> std::unique_ptr<at::ObserverContext> { return nullptr; };
+    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(begin, end).needsOutputs(true).scopes({at::RecordScope::FUNCTION}));
+  }
+  ~RecordDraws() { at::removeCallback(handle_); }
+  RecordDraws(const RecordDraws&) = delete;
+  RecordDraws& operator=(const RecordDraws&) = delete;
+
+  // The operators and their results, in order.
+  static std::vector<std::pair<std::string, at::Tensor>>& drawn() {
+    static std::vector<std::pair<std::string, at::Tensor>> all;
+    return all;
+  }
+
+ private:
+  at::CallbackHandle handle_;
+};
+
+at::Tensor recorded_forward(Setup& setup, const at::Tensor& x, const std::string& prefix, Outputs& outputs) {
+  RecordDraws draws;
+  at::Tensor out = setup.forward(x);
+  for (size_t i = 0; i < draws.drawn().size(); ++i)
+    outputs[prefix + std::to_string(i) + "." + draws.drawn()[i].first] = draws.drawn()[i].second;
+  return out;
+}
+
 // Trains by plain gradient descent and returns losses, gradients and final values.
 void fit(Setup& setup, const Json& job, const std::string& prefix, Outputs& outputs) {
   Outputs inputs = read_tensors(job.at("inputs").get<std::string>());
@@ -90,17 +130,23 @@ void fit(Setup& setup, const Json& job, const std::string& prefix, Outputs& outp
   at::manual_seed(job.at("seed").get<uint64_t>());
   std::vector<at::Tensor> losses;
   for (int step = 0; step < job.at("steps").get<int>(); ++step) {
-    at::Tensor loss = loss_of(setup.forward(inputs.at("input")), inputs);
+    std::string number = std::to_string(step) + ".";
+    at::Tensor logits = job.value("draws", false) ? recorded_forward(setup, inputs.at("input"), prefix + "draw." + number, outputs)
+                                                  : setup.forward(inputs.at("input"));
+    at::Tensor loss = loss_of(logits, inputs);
+    if (job.value("penalty", false)) loss = loss + setup.bank->penalty(names[0]);
     loss.backward();
     losses.push_back(loss.detach().to(at::kFloat));
     at::NoGradGuard no_grad;
     for (const std::string& name : names)
       for (const NamedTensor& parameter : setup.bank->parameters(name)) {
         at::Tensor leaf = parameter.value();
-        outputs[prefix + "grad." + std::to_string(step) + "." + name + "." + parameter.key()] = leaf.grad().contiguous().clone();
+        outputs[prefix + "grad." + number + name + "." + parameter.key()] = leaf.grad().contiguous().clone();
         leaf.add_(leaf.grad(), -job.at("lr").get<double>());
-        leaf.mutable_grad() = at::Tensor();
       }
+    if (job.value("allocate", false)) setup.bank->allocate_ranks(names[0], step);
+    for (const std::string& name : names)
+      for (const NamedTensor& parameter : setup.bank->parameters(name)) parameter.value().mutable_grad() = at::Tensor();
   }
   outputs[prefix + "next"] = at::rand({4}, at::kDouble);
   outputs[prefix + "loss"] = at::stack(losses);
@@ -112,14 +158,17 @@ void fit(Setup& setup, const Json& job, const std::string& prefix, Outputs& outp
   outputs[prefix + "eval"] = setup.forward(inputs.at("input")).to(at::kFloat).contiguous().clone();
 }
 
-// fit: "adapters" [{"name", "config"}], "create_seed", "inputs", "seed", "steps", "lr", "out"; "use", "training" and "again" may be
-// missing. "again" lists adapters that then replace the first one and are trained in the same way; prints what was recorded meanwhile.
+// fit: "adapters" [{"name", "config"}], "create_seed", "inputs", "seed", "steps", "lr", "out". These may be missing: "use", "training",
+// "draws" (keeps all random numbers), "penalty" and "allocate" (AdaLoRA's, for the first adapter), "save" (a directory for the first
+// adapter), and "again", a list of adapters that then replace the first one and are trained in the same way; prints what was recorded
+// meanwhile.
 int run_fit(const Json& job) {
   Setup setup = make_setup(job);
   Outputs outputs;
   at::manual_seed(job.at("create_seed").get<uint64_t>());
   for (const Json& adapter : job.at("adapters")) setup.bank->create(adapter.at("name"), adapter.at("config").dump());
   fit(setup, job, "", outputs);
+  if (job.contains("save")) setup.bank->save(names_of(job)[0], job.at("save"));
   for (int i = 0; i < 4 && job.contains("again"); ++i) fit(setup, job, "warm.", outputs);  // Graphs are built after some calls.
   size_t recorded = stats().recorded, graphs = stats().graphs;
   int number = 0;

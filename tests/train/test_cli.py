@@ -1,5 +1,7 @@
 """The program `tenon` as a new user meets it: help, errors, Ctrl-C, generation before and after a fine-tune."""
 import json
+import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -42,6 +44,11 @@ def broken(data, tmp_path):
     return path
 
 
+def put(path, text):
+    path.write_text(text)
+    return path
+
+
 def without_tokenizer(base, tmp_path):
     copy = tmp_path / "bare"
     shutil.copytree(base, copy)
@@ -52,14 +59,22 @@ def without_tokenizer(base, tmp_path):
 # The arguments that replace those of a good command, and what the one line on stderr must say.
 ERRORS = {
     "wrong target": (lambda b, d, t: train(b, d, t / "out", "--target", "q_prj"), ["--target q_prj matches no layer", "q_proj", "down_proj"]),
+    "one wrong target": (lambda b, d, t: train(b, d, t / "out", "--target", "k_proj,v_prj"), ["--target v_prj matches no layer", "v_proj", "down_proj"]),
     "wrong method": (lambda b, d, t: train(b, d, t / "out", "--method", "lara"), ["--method lara does not exist", "lora", "--adapter-config"]),
     "rank of ia3": (lambda b, d, t: train(b, d, t / "out", "--method", "ia3"), ["--r has no meaning for ia3"]),
     "unknown field": (lambda b, d, t: train(b, d, t / "out", "--set", "lerning_rate=1"), ["\"lerning_rate\" does not exist", "\"learning_rate\""]),
+    "unknown field in a file": (lambda b, d, t: train(b, d, t / "out", "--args", put(t / "training.json", '{"max_step": 3}')),
+                                ["training.json", "\"max_step\" does not exist", "\"max_steps\""]),
+    "unknown field of an adapter": (lambda b, d, t: train(b, d, t / "out", "--adapter-config", put(t / "lora.json", '{"peft_type": "LORA", "lora_alfa": 8}')),
+                                    ["no field \"lora_alfa\"", "\"lora_alpha\""]),
     "wrong value": (lambda b, d, t: train(b, d, t / "out", "--set", "max_steps=many"), ["\"max_steps\"", "integer"]),
     "no equals sign": (lambda b, d, t: train(b, d, t / "out", "--set", "max_steps"), ["--set field=value"]),
     "broken line": (lambda b, d, t: train(b, broken(d, t), t / "out"), ["broken.jsonl:7: ", "Correct or remove the line"]),
+    "line without a text": (lambda b, d, t: train(b, put(t / "lines.jsonl", '{"text": "the fox."}\n{"texts": "the owl."}\n'), t / "out"),
+                            ["lines.jsonl:2: ", '{"text": ...} or {"prompt": ..., "completion": ...}']),
     "missing data": (lambda b, d, t: train(b, t / "none.jsonl", t / "out"), ["none.jsonl: cannot be opened", "Check the path"]),
     "missing tokenizer": (lambda b, d, t: train(without_tokenizer(b, t), d, t / "out"), ["there is no tokenizer.json", "save_pretrained"]),
+    "missing tokenizer of generate": (lambda b, d, t: ["generate", "--model", without_tokenizer(b, t), "the"], ["there is no tokenizer.json", "save_pretrained"]),
     "missing model": (lambda b, d, t: train(t / "nothing", d, t / "out"), ["nothing"]),
     "block size": (lambda b, d, t: train(b, d, t / "out", "--block-size", 4096), ["--block-size 4096", "128 positions"]),
     "nothing to resume": (lambda b, d, t: train(b, d, t / "out", "--resume"), ["there is no checkpoint to resume from", "without --resume"]),
@@ -94,6 +109,22 @@ def test_full_disk(base, data, tmp_path):
     assert last.startswith("tenon: [file] ") and "checkpoint-2 cannot be saved" in last and "optimizer.safetensors" in last, out.stderr
     assert "Free some space" in last and "start again" in last
     assert not list((tmp_path / "full").glob("*checkpoint*")) and not list((tmp_path / "full").glob(".checkpoint*"))
+
+
+def test_ctrl_c(base, data, tmp_path):
+    """The training would take hours, so the signal always comes before its end."""
+    command = train(base, data, tmp_path / "out", "--set", "logging_steps=1", "--set", "max_steps=1000000")
+    process = subprocess.Popen([CLI, *map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    next(line for line in process.stderr if line.startswith("step 2/"))
+    process.send_signal(signal.SIGINT)
+    rest = process.communicate()[1]
+    assert process.returncode == 130, rest
+    found = re.search(r"interrupted by SIGINT; saved (\S+/checkpoint-(\d+))\. To continue, .*--resume", rest)
+    assert found and pathlib.Path(found[1]).is_dir(), rest
+    steps = int(found[2]) + 2
+    resumed = tenon(*train(base, data, tmp_path / "out", "--set", f"max_steps={steps}", "--resume"))
+    assert resumed.returncode == 0 and f"resuming from {found[1]}" in resumed.stderr, resumed.stderr
+    assert resumed.stdout.startswith(f"{steps} steps in ")
 
 
 def test_interrupted_training_continues(base, data, tmp_path):

@@ -6,12 +6,12 @@ namespace tenon::models {
 namespace {
 
 // Files that were saved without the head lack the first segment of the names.
-std::string without_prefix(const std::string& name) {
+std::string gpt2_file_name(const std::string& name) {
   constexpr std::string_view prefix = "transformer.";
   return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
 }
 
-Weights with_prefix(const Weights& weights) { return weights.has("transformer.wte.weight") ? weights : weights.renamed(without_prefix); }
+Weights gpt2_weights(const Weights& weights) { return weights.has("transformer.wte.weight") ? weights : weights.renamed(gpt2_file_name); }
 
 Gpt2Config read_gpt2(const Fields& fields) {
   Gpt2Config c{};
@@ -38,12 +38,12 @@ Gpt2Config read_gpt2(const Fields& fields) {
 }  // namespace
 
 std::shared_ptr<Model> make_gpt2(const Fields& fields, const Weights& weights) {
-  return std::make_shared<Gpt2>(read_gpt2(fields), with_prefix(weights));
+  return std::make_shared<Gpt2>(read_gpt2(fields), gpt2_weights(weights));
 }
 
 std::shared_ptr<Model> make_gpt2_classifier(const Fields& fields, const Weights& weights) {
   Gpt2Config c = read_gpt2(fields);
-  return std::make_shared<SequenceClassifier<Gpt2Transformer>>(c, read_classifier(fields, c.width, {}), with_prefix(weights),
+  return std::make_shared<SequenceClassifier<Gpt2Transformer>>(c, read_classifier(fields, c.width, {}), gpt2_weights(weights),
                                                                "transformer");
 }
 

@@ -7,13 +7,13 @@ namespace tenon::models {
 namespace {
 
 // Files that were saved without the head lack the first segment of the names.
-std::string without_prefix(const std::string& name) {
+std::string opt_file_name(const std::string& name) {
   constexpr std::string_view prefix = "model.";
   return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
 }
 
-Weights with_prefix(const Weights& weights) {
-  return weights.has("model.decoder.embed_tokens.weight") ? weights : weights.renamed(without_prefix);
+Weights opt_weights(const Weights& weights) {
+  return weights.has("model.decoder.embed_tokens.weight") ? weights : weights.renamed(opt_file_name);
 }
 
 OptConfig read_opt(const Fields& fields) {
@@ -44,13 +44,13 @@ constexpr int64_t kDefaultPadToken = 1;
 }  // namespace
 
 std::shared_ptr<Model> make_opt(const Fields& fields, const Weights& weights) {
-  return std::make_shared<Opt>(read_opt(fields), with_prefix(weights));
+  return std::make_shared<Opt>(read_opt(fields), opt_weights(weights));
 }
 
 std::shared_ptr<Model> make_opt_classifier(const Fields& fields, const Weights& weights) {
   OptConfig c = read_opt(fields);
   return std::make_shared<SequenceClassifier<OptBody>>(c, read_classifier(fields, c.embedding_width, kDefaultPadToken),
-                                                       with_prefix(weights), "model");
+                                                       opt_weights(weights), "model");
 }
 
 }  // namespace tenon::models
