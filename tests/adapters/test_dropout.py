@@ -13,7 +13,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from conftest import llama, seed
-from test_create import CLASSES, DTYPES, QV, QVD
+from test_create import CLASSES, DTYPES, LIN, QV, QVD
 from test_trees import Net
 
 TOOL = pathlib.Path(os.environ["TENON_ADAPTERS_TOOL"]).parent / "adapters_fit"
@@ -27,10 +27,25 @@ def gpt2():
         n_embd=32, n_layer=2, n_head=4, n_inner=48, vocab_size=64, n_positions=32, initializer_range=0.15, use_cache=False, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0))
 
 
-FAMILIES = {"llama": llama, "gpt2": gpt2, "net": Net}
+def bert():
+    return transformers.BertForSequenceClassification(transformers.BertConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, vocab_size=64, max_position_embeddings=32, initializer_range=0.15, num_labels=5,
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0))
+
+
+def vit():
+    return transformers.ViTForImageClassification(transformers.ViTConfig(
+        hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=48, image_size=16, patch_size=4, initializer_range=0.15, num_labels=5))
+
+
+FAMILIES = {"llama": llama, "gpt2": gpt2, "bert": bert, "vit": vit, "net": Net}
 # Family, method, fields, fields that get the probability.
 CASES = {
     "lora": ("llama", "LORA", dict(target_modules=QVD, **LORA), ["lora_dropout"]),
+    # All layers: those with inputs of one shape must draw their masks in PEFT's order.
+    "lora all": ("llama", "LORA", dict(target_modules=LIN, **LORA), ["lora_dropout"]),
+    "lora bert": ("bert", "LORA", dict(target_modules=["query", "key", "value", "dense"], **LORA), ["lora_dropout"]),
+    "lora vit": ("vit", "LORA", dict(target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "fc1", "fc2"], **LORA), ["lora_dropout"]),
     "lora bias": ("llama", "LORA", dict(target_modules=QV, lora_bias=True, **LORA), ["lora_dropout"]),
     "lora conv1d": ("gpt2", "LORA", dict(target_modules=["c_attn", "c_fc", "c_proj"], **LORA), ["lora_dropout"]),
     "lora embedding": ("llama", "LORA", dict(target_modules=["embed_tokens", "q_proj"], **LORA), ["lora_dropout"]),
@@ -70,13 +85,19 @@ def bases(tmp_path_factory):
             save_file(out[family].state_dict(), home / "net.safetensors")
         else:
             out[family].save_pretrained(home / family)
-    save_file({"input": torch.randint(3, 60, (4, 6)), "labels": torch.randint(0, 5, (4,))}, home / "inputs.safetensors")
+    labels = torch.randint(0, 5, (4,))
+    save_file({"input": torch.randint(3, 60, (4, 6)), "labels": labels}, home / "inputs.safetensors")
+    save_file({"input": torch.randn(4, 3, 16, 16), "labels": labels}, home / "images.safetensors")
     return home, out
+
+
+def inputs_of(home, family):
+    return home / ("images.safetensors" if family == "vit" else "inputs.safetensors")
 
 
 def job_of(home, family, **more):
     where = {"weights": str(home / "net.safetensors")} if family == "net" else {"base": str(home / family)}
-    return where | dict(inputs=str(home / "inputs.safetensors"), create_seed=1234, seed=4321, steps=STEPS, lr=RATE) | more
+    return where | dict(inputs=str(inputs_of(home, family)), create_seed=1234, seed=4321, steps=STEPS, lr=RATE) | more
 
 
 def run(command, job, tmp_path):
@@ -119,12 +140,11 @@ def fit(model, inputs, training=True):
     torch.manual_seed(4321)
     out, losses = {}, []
     for step in range(STEPS):
-        result = model(inputs["input"])
-        if torch.is_tensor(result):
-            loss = F.cross_entropy(result.float(), inputs["labels"])
+        logits = logits_of(model, inputs)
+        if logits.dim() == 2:
+            loss = F.cross_entropy(logits, inputs["labels"])
         else:
-            logits = result.logits[:, :-1].float()
-            loss = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), inputs["input"][:, 1:].reshape(-1))
+            loss = F.cross_entropy(logits[:, :-1].reshape(-1, logits.shape[-1]), inputs["input"][:, 1:].reshape(-1))
         loss.backward()
         losses.append(loss.detach())
         with torch.no_grad():
@@ -137,9 +157,13 @@ def fit(model, inputs, training=True):
     out |= {f"final.{key}": p.detach().clone() for key, p in parameters.items()}
     model.eval()
     with torch.no_grad():
-        result = model(inputs["input"])
-        out["eval"] = (result if torch.is_tensor(result) else result.logits).float()
+        out["eval"] = logits_of(model, inputs)
     return out
+
+
+def logits_of(model, inputs):
+    out = model(inputs["input"])
+    return (out if torch.is_tensor(out) else out.logits).float()
 
 
 def compare(got, expected, tolerance=1e-3):
@@ -158,7 +182,7 @@ def test_training(bases, tmp_path, case, p, backend):
     family, config = CASES[case][0], config_of(case, p)
     job = job_of(home, family, adapters=[dict(name="default", config=config)], backend=backend, out=str(tmp_path / "out"))
     run("fit", job, tmp_path)
-    compare(load_file(tmp_path / "out/outputs.safetensors"), fit(make(models[family], [config]), load_file(home / "inputs.safetensors")))
+    compare(load_file(tmp_path / "out/outputs.safetensors"), fit(make(models[family], [config]), load_file(inputs_of(home, family))))
 
 
 @pytest.mark.parametrize("case", ["lora", "dora", "vera", "boft"])

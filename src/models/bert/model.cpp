@@ -35,7 +35,8 @@ BertSelfAttention::BertSelfAttention(const BertConfig& c, const Weights& from)
 
 at::Tensor BertSelfAttention::forward(const at::Tensor& x, const at::Tensor& mask) const {
   auto heads = [&](const Linear& product) { return split_heads(product.forward(x), head_size_); };
-  return merge_heads(attend(heads(query_), heads(key_), heads(value_), mask, /*causal=*/false, is_training() ? dropout_ : 0));
+  at::Tensor q = heads(query_), k = heads(key_), v = heads(value_);  // The order of the products is that of their dropout masks.
+  return merge_heads(attend(q, k, v, mask, /*causal=*/false, is_training() ? dropout_ : 0));
 }
 
 BertOutput::BertOutput(const BertConfig& c, const Weights& from, int64_t in)

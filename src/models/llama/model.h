@@ -54,7 +54,11 @@ class LlamaAttention : public Module {
 class LlamaMlp : public Module {
  public:
   LlamaMlp(const LlamaConfig& config, const Weights& from);
-  at::Tensor forward(const at::Tensor& x) const { return down_proj_.forward(act_(gate_proj_.forward(x)) * up_proj_.forward(x)); }
+  // The order of the products is that of their dropout masks.
+  at::Tensor forward(const at::Tensor& x) const {
+    at::Tensor gate = act_(gate_proj_.forward(x)), up = up_proj_.forward(x);
+    return down_proj_.forward(gate * up);
+  }
 
  private:
   Activation act_;

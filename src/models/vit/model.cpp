@@ -56,8 +56,8 @@ class VitAttention : public Module {
   }
   at::Tensor forward(const at::Tensor& x) const {
     auto heads = [&](const Linear& product) { return split_heads(product.forward(x), head_size_); };
-    return o_proj_.forward(
-        merge_heads(attend(heads(q_proj_), heads(k_proj_), heads(v_proj_), {}, /*causal=*/false, is_training() ? dropout_ : 0)));
+    at::Tensor q = heads(q_proj_), k = heads(k_proj_), v = heads(v_proj_);  // The order of the products is that of their dropout masks.
+    return o_proj_.forward(merge_heads(attend(q, k, v, {}, /*causal=*/false, is_training() ? dropout_ : 0)));
   }
 
  private:
