@@ -2,6 +2,7 @@
 import json
 import os
 import random
+import signal
 import subprocess
 
 import pytest
@@ -10,6 +11,8 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 CLI = os.environ.get("TENON_CLI", "tenon")
+# Background jobs of a shell ignore SIGINT, and so would the programs that the tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 NOUNS, VERBS = ["cat", "dog", "fox", "owl", "bear"], ["sees", "likes", "finds", "hears"]
 
 
