@@ -129,8 +129,9 @@ struct IA3Config {
 struct OFTConfig {
   int64_t r = 0, oft_block_size = 32;  // The number of blocks and their size; exactly one of them is 0.
   double module_dropout = 0;           // PEFT stores it and never applies it.
-  bool init_weights = true, block_share = false, use_cayley_neumann = true;
+  bool init_weights = true, block_share = false, use_cayley_neumann = true, coft = false;
   int64_t num_cayley_neumann_terms = 5;
+  double eps = 6e-5;  // The distance that rotations may have from the identity, if `coft` is true.
   ModuleSelector target_modules = {}, exclude_modules = {};
   std::vector<int64_t> layers_to_transform = {};
   std::vector<std::string> layers_pattern = {}, modules_to_save = {};

@@ -171,7 +171,7 @@ auto compile_module(P module, Options options) {
 // Compiles a module or a callable. Nothing is recorded before the first call. A module's parameters, buffers and training flag are
 // watched. The module must outlive the result if it is given as a raw pointer. Throws UserError(backend) for an unknown backend.
 template <class T>
-auto compile(T target, Options options = {}) {
+requires(!detail::IsOptimizer<T>) auto compile(T target, Options options = {}) {
   if constexpr (detail::IsModulePointer<T>) {
     return detail::compile_module(std::move(target), std::move(options));
   } else if constexpr (detail::IsModuleHolder<T>) {

@@ -62,11 +62,15 @@ struct TENON_API Explanation {
   };
 
   std::string name, backend;
-  size_t calls = 0;        // Number of calls of the compiled function. Each is one of the four kinds below.
-  size_t answered = 0;     // Calls that graphs served completely.
-  size_t replayed = 0;     // Calls that were known completely, but ran some ops in ATen because a graph was not built yet.
-  size_t recorded = 0;     // Calls during which the program was recorded.
-  size_t plain = 0;        // Calls that ran in plain eager.
+  size_t calls = 0;     // Number of calls of the compiled function. Each is one of the four kinds below.
+  size_t answered = 0;  // Calls that graphs served completely.
+  size_t replayed = 0;  // Calls that were known completely, but ran some ops in ATen because a graph was not built yet.
+  size_t recorded = 0;  // Calls during which the program was recorded.
+  size_t plain = 0;     // Calls that ran in plain eager.
+  // Backward passes that started after a call had returned, under Trust::checked, by the same kinds.
+  struct BackwardPasses {
+    size_t calls = 0, answered = 0, replayed = 0, recorded = 0, plain = 0;
+  } backwards;
   size_t program_ops = 0;  // Number of ops of the last recording, as the program called them.
   std::vector<Graph> graphs;
   std::vector<Break> breaks;

@@ -144,11 +144,15 @@ ActiveAdapters::TrainableSet ActiveAdapters::trainable_set(size_t set, const at:
       if (!adapter->trained.empty()) {
         int64_t first = adapter->trained[layer_index_][i];
         std::vector<at::Tensor> leaves;
+        size_t begin = out.parameters.size();
         for (const auto& [name, tensor] : layer_adapter->tensors()) {
           leaves.push_back(trained.narrow(0, first, tensor.numel()).view(tensor.sizes()).detach().requires_grad_());
-          out.parameters.emplace_back(leaves.back(), first);
+          out.parameters.push_back({leaves.back(), first});
           first += tensor.numel();
         }
+        // The use count follows the parameters.
+        bool can_skip = layer_adapter->skip_probability().value_or(0) > 0;
+        for (size_t k = begin; can_skip && k < out.parameters.size(); ++k) out.parameters[k].use_count = first;
         layer_adapter = layer_adapter->with(leaves);
       }
       out.set.push_back({layer_adapter.get(), adapter->factor});
@@ -175,7 +179,7 @@ std::vector<at::Tensor> ActiveAdapters::gradients_of(const at::Tensor& out, cons
                                                      const std::vector<at::Tensor>& samples, const at::Tensor& grad) {
   std::vector<at::Tensor> wanted;
   std::copy_if(samples.begin(), samples.end(), std::back_inserter(wanted), [](const at::Tensor& sample) { return sample.requires_grad(); });
-  for (const auto& [parameter, first] : leaves.parameters) wanted.push_back(parameter);
+  for (const FlatSlice& parameter : leaves.parameters) wanted.push_back(parameter.tensor);
   if (!out.requires_grad()) return std::vector<at::Tensor>(wanted.size());
   return torch::autograd::grad({out}, wanted, {grad}, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
 }
@@ -196,7 +200,7 @@ std::vector<at::Tensor> ActiveAdapters::product_gradients(const TrainableSet& le
   std::vector<at::Tensor> found(leaves.parameters.size());
   auto put = [&](const at::Tensor& parameter, auto&& gradient) {
     for (size_t i = 0; i < found.size(); ++i)
-      if (leaves.parameters[i].first.is_same(parameter)) found[i] = gradient();
+      if (leaves.parameters[i].tensor.is_same(parameter)) found[i] = gradient();
   };
   for (const ActiveAdapter& active : leaves.set) {
     LowRank what = active.adapter->low_rank(active.factor);
@@ -245,9 +249,11 @@ void ActiveAdapters::differentiate(const at::Tensor& grad, const std::vector<std
         first += range.count;
       }
     }
-    for (const auto& [parameter, first] : leaves.parameters) {
+    for (const FlatSlice& parameter : leaves.parameters) {
       const at::Tensor& gradient = found[next++];
-      if (gradient.defined()) trained_grad.narrow(0, first, parameter.numel()).view(parameter.sizes()).add_(gradient);
+      if (!gradient.defined()) continue;
+      trained_grad.narrow(0, parameter.first, parameter.tensor.numel()).view(parameter.tensor.sizes()).add_(gradient);
+      if (parameter.use_count >= 0) trained_grad.narrow(0, parameter.use_count, 1).fill_(1);
     }
   }
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "adapters/draws.h"
-#include "adapters/table.h"
+#include "adapters/training.h"
 
 namespace tenon::adapters {
 
@@ -51,11 +51,11 @@ class ActiveAdapters {
     size_t set;
   };
   using Set = c10::SmallVector<ActiveAdapter, 1>;
-  // A copy of a set whose parameters are autograd leaves, each with its offset in the layer's flat tensor of trained parameters.
+  // A copy of a set whose parameters are autograd leaves.
   struct TrainableSet {
     Set set;
     std::vector<LayerAdapterPointer> layer_adapters;  // Owns the layer adapters of `set`.
-    std::vector<std::pair<at::Tensor, int64_t>> parameters;
+    std::vector<FlatSlice> parameters;                // The leaves, with their offsets in the layer's flat tensor.
   };
 
   void add_set(const BankEntry& entry);

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -55,6 +56,9 @@ struct Layer {
   };
   LayerGradients backward(const at::Tensor& grad, const at::Tensor& x, std::array<bool, 3> output_mask) const;
 };
+
+// Maps a parameter to the values that a layer adapter computes with.
+using Constraint = std::function<at::Tensor(const at::Tensor&)>;
 
 // Tensors hold one sample of the batch: [tokens, inputs], [tokens, outputs], ids [tokens], or images [1, channels, ...].
 class LayerAdapter {
@@ -111,6 +115,12 @@ class LayerAdapter {
   virtual std::shared_ptr<const LayerAdapter> dropping(const at::Tensor& x, const Layer& layer, const at::Generator& generator) const {
     return copy();
   }
+  // The probability that a call in training mode skips the whole layer adapter, so that its parameters get no gradient. nullopt if the
+  // method never skips calls.
+  virtual std::optional<double> skip_probability() const { return {}; }
+  // The constraint of all its tensors, or an empty function. apply_to_output and transform_input compute with the constrained values, and
+  // the backward writes them to the parameters, so that an optimizer continues from them.
+  virtual Constraint constraint() const { return {}; }
   // Returns the layer's input, or a gradient of the same size, without the elements that this copy drops.
   virtual at::Tensor drop_input(const at::Tensor& x) const { return x; }
 

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 #include "base/error.h"
 
@@ -27,30 +28,47 @@ at::Tensor slice_of(const at::Tensor& tensor, int64_t first, at::IntArrayRef siz
   return out.set_(tensor.storage(), first, sizes, strides);
 }
 
-// The backward of the flat tensor as a function of its parameters.
+// The backward of the flat tensor as a function of its parameters. A parameter that took no part gets no gradient. A parameter with a
+// constraint gets the constrained values, with which the forward has computed.
 class SplitGradient : public torch::autograd::Node {
  public:
-  explicit SplitGradient(const std::vector<at::Tensor>& parameters) {
-    for (const at::Tensor& parameter : parameters) {
-      add_next_edge(torch::autograd::impl::gradient_edge(parameter));
-      sizes_.push_back(parameter.sizes().vec());
+  SplitGradient(const std::vector<FlatSlice>& slices, const std::vector<at::Tensor>& leaves) {
+    for (size_t i = 0; i < slices.size(); ++i) {
+      add_next_edge(torch::autograd::impl::gradient_edge(leaves[i]));
+      ranges_.push_back({leaves[i].sizes().vec(), slices[i].first, slices[i].use_count});
+      if (slices[i].constraint) constrained_.emplace_back(leaves[i], slices[i].constraint);
     }
   }
   torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override {
     at::NoGradGuard no_grad;
-    torch::autograd::variable_list out(sizes_.size());
+    torch::autograd::variable_list out(ranges_.size());
     if (!grads[0].defined()) return out;
+    // data() has a version of its own: other nodes of this backward may have saved the leaf.
+    for (const auto& [leaf, constraint] : constrained_) leaf.data().copy_(constraint(leaf));
     at::Tensor tensor = grads[0].contiguous();
-    int64_t first = tensor.storage_offset();
-    for (size_t i = 0; i < sizes_.size(); ++i) {
-      out[i] = slice_of(tensor, first, sizes_[i]);  // An alias instead of a view, because optimizers detach gradients in place.
-      first += out[i].numel();
+    int64_t known = -1;  // The use count that was read last; all parameters of a layer adapter have the same one.
+    bool is_used = true;
+    for (size_t i = 0; i < ranges_.size(); ++i) {
+      const ParameterRange& range = ranges_[i];
+      if (range.use_count >= 0 && range.use_count != known) {
+        known = range.use_count;
+        // An op instead of a pointer, because compiled programs must notice that the host reads a result.
+        is_used = tensor.narrow(0, known, 1).item<float>() != 0;
+      }
+      if (range.use_count >= 0 && !is_used) continue;
+      // An alias instead of a view, because optimizers detach gradients in place.
+      out[i] = slice_of(tensor, tensor.storage_offset() + range.first, range.sizes);
     }
     return out;
   }
 
  private:
-  std::vector<std::vector<int64_t>> sizes_;
+  struct ParameterRange {
+    std::vector<int64_t> sizes;
+    int64_t first, use_count;
+  };
+  std::vector<ParameterRange> ranges_;
+  std::vector<std::pair<at::Tensor, Constraint>> constrained_;
 };
 
 // Copies all tensors of the adapter. A tensor that two layer adapters share stays shared.
@@ -79,23 +97,22 @@ constexpr int64_t kMinFlatSize = 2;  // Sizes 0 and 1 would be recorded as separ
 
 FlatParameters::FlatParameters() : tensor_(at::zeros({kMinFlatSize}, at::kFloat)) {}
 
-void FlatParameters::set_parameters(const std::vector<at::Tensor>& parameters) {
+void FlatParameters::set_parameters(const std::vector<FlatSlice>& slices, int64_t size) {
   at::NoGradGuard no_grad;
   int64_t count = 0;
-  for (const at::Tensor& parameter : parameters) count += parameter.numel();
-  int64_t capacity = std::max(tensor_.numel(), static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count))));
-  at::Tensor memory = at::zeros({capacity}, at::kFloat);
+  for (const FlatSlice& slice : slices) count += slice.tensor.numel();
+  // Only parameters are rounded up: a use count must not double the size of parameters whose number is a power of two.
+  int64_t needed = std::max(size, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count))));
+  at::Tensor memory = at::zeros({std::max(tensor_.numel(), needed)}, at::kFloat);
   leaves_.clear();
-  int64_t first = 0;
-  for (const at::Tensor& parameter : parameters) {
-    leaves_.push_back(slice_of(memory, first, parameter.sizes()));
-    leaves_.back().copy_(parameter);
+  for (const FlatSlice& slice : slices) {
+    leaves_.push_back(slice_of(memory, slice.first, slice.tensor.sizes()));
+    leaves_.back().copy_(slice.tensor);
     leaves_.back().requires_grad_();
-    first += parameter.numel();
   }
   tensor_.set_data(memory);
   torch::autograd::impl::bump_version(tensor_);  // The backward of an older graph fails instead of reading the new parameters.
-  torch::autograd::set_history(tensor_, c10::make_intrusive<SplitGradient>(leaves_));
+  torch::autograd::set_history(tensor_, c10::make_intrusive<SplitGradient>(slices, leaves_));
 }
 
 void TrainedParameters::set(std::vector<Parameter> parameters) {
@@ -164,10 +181,6 @@ std::vector<AdapterPointer> Training::train(const std::vector<AdapterPointer>& w
     training.back()->trained.assign(layers.size(), {});
     leaves_[adapter->name];
   }
-  struct FlatSlice {
-    at::Tensor tensor;
-    int64_t first;
-  };
   std::vector<std::vector<FlatSlice>> slices_of_flat(flats_.size());
   std::vector<int64_t> ends(flats_.size(), 0);
   for (size_t i = 0; i < layers.size(); ++i)
@@ -183,16 +196,18 @@ std::vector<AdapterPointer> Training::train(const std::vector<AdapterPointer>& w
           adapter->trained[i].back() = twin->first;
           continue;
         }
+        size_t begin = slices_of_flat[flat].size();
         for (const auto& [name, tensor] : tensors) {
-          slices_of_flat[flat].push_back({tensor, ends[flat]});
+          slices_of_flat[flat].push_back({tensor, ends[flat], /*use_count=*/-1, layer_adapter->constraint()});
           ends[flat] += tensor.numel();
         }
+        std::optional<double> skips = layer_adapter->skip_probability();
+        if (!skips) continue;
+        // The use count has its element even if the probability is 0, so that graphs do not depend on the probability.
+        int64_t use_count = ends[flat]++;
+        for (size_t k = begin; *skips > 0 && k < slices_of_flat[flat].size(); ++k) slices_of_flat[flat][k].use_count = use_count;
       }
-  for (size_t flat = 0; flat < flats_.size(); ++flat) {
-    std::vector<at::Tensor> tensors;
-    for (const FlatSlice& slice : slices_of_flat[flat]) tensors.push_back(slice.tensor);
-    flats_[flat].set_parameters(tensors);
-  }
+  for (size_t flat = 0; flat < flats_.size(); ++flat) flats_[flat].set_parameters(slices_of_flat[flat], ends[flat]);
   std::vector<TrainedParameters::Parameter> parameters;
   for (size_t i = 0; i < layers.size(); ++i)
     for (const auto& adapter : training)

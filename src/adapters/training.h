@@ -29,15 +29,26 @@ class TrainedParameters {
   std::vector<Parameter> parameters_;
 };
 
-// Parameters of one element type, stored consecutively in one flat tensor. Ops receive the flat tensor; an optimizer receives leaves that
-// alias it. For autograd the flat tensor is a function of the leaves, whose backward splits the gradient.
+// A parameter in a flat tensor.
+struct FlatSlice {
+  at::Tensor tensor;
+  int64_t first;  // The offset of its elements.
+  // The offset of its use count: an element of the flat tensor's gradient that is positive if the parameter took part in the forward.
+  // Negative if the parameter takes part in all calls.
+  int64_t use_count = -1;
+  Constraint constraint = {};  // Empty if the parameter has none.
+};
+
+// Parameters of one element type, stored in one flat tensor. Ops receive the flat tensor; an optimizer receives leaves that alias it. For
+// autograd the flat tensor is a function of the leaves, whose backward splits the gradient.
 class FlatParameters {
  public:
   FlatParameters();
   // The flat tensor, which is the same object for the life of the bank.
   const at::Tensor& tensor() const { return tensor_; }
-  // Replaces the parameters. The capacity never shrinks, so that graphs recorded with its size stay valid.
-  void set_parameters(const std::vector<at::Tensor>& parameters);
+  // Replaces the parameters. `size` is the number of elements of parameters and use counts. The capacity never shrinks, so that graphs
+  // recorded with its size stay valid.
+  void set_parameters(const std::vector<FlatSlice>& slices, int64_t size);
   const std::vector<at::Tensor>& leaves() const { return leaves_; }
 
  private:

@@ -114,6 +114,40 @@ class EngineCall : public BackwardCall {
   mutable std::vector<Node*> nodes_;  // The nodes in the traversal order of graph().
 };
 
+// The autograd nodes of a call that has returned.
+struct CallNodes {
+  std::weak_ptr<BackwardRunner> runner;
+  uint64_t first = 0, end = 0;
+};
+// Newest first. More than one is needed where a backward follows several forwards; not measured further.
+constexpr size_t kMaxCalls = 8;
+using RecentCalls = std::vector<CallNodes>;
+
+// The runner of the newest call that created one of the nodes, or null.
+std::shared_ptr<BackwardRunner> runner_of(const edge_list& roots) {
+  const RecentCalls& calls = per_thread<RecentCalls>();
+  if (calls.empty()) return nullptr;
+  uint64_t oldest = UINT64_MAX, thread = at::RecordFunction::currentThreadId();
+  for (const CallNodes& call : calls) oldest = std::min(oldest, call.first);
+  std::vector<Node*> nodes;
+  PointerMap known;
+  size_t best = calls.size();
+  auto visit = [&](const torch::autograd::Edge& edge) {
+    Node* node = edge.function.get();
+    // Edges lead to older nodes, except those to leaves.
+    if (!node || node->sequence_nr() < oldest || node->sequence_nr() == UINT64_MAX || known.find(node) >= 0) return;
+    known.insert(node, 0);
+    nodes.push_back(node);
+    if (node->thread_id() != thread) return;
+    for (size_t i = 0; i < best; ++i)
+      if (calls[i].first <= node->sequence_nr() && node->sequence_nr() < calls[i].end) best = i;
+  };
+  for (const auto& edge : roots) visit(edge);
+  for (size_t i = 0; i < nodes.size() && best > 0; ++i)
+    for (const auto& edge : nodes[i]->next_edges()) visit(edge);
+  return best < calls.size() ? calls[best].runner.lock() : nullptr;
+}
+
 class InterceptingEngine : public torch::autograd::Engine {
  public:
   variable_list execute(const edge_list& roots, const variable_list& inputs, bool keep_graph, bool create_graph, bool accumulate_grad,
@@ -123,15 +157,22 @@ class InterceptingEngine : public torch::autograd::Engine {
       if (!keep_graph) t_first_intact_node = nodes;
       return Engine::execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
     };
-    Listener* listener = current_listener();
-    if (!listener) return run();
     // libtorch's own nodes read no contents outside ops; hooks and custom functions may.
     auto run_unannounced = [&] {
       LibraryCode library(EngineCall(roots, inputs, keep_graph).graph(0).has_value());
       return run();
     };
-    bool whole = accumulate_grad && !create_graph && outputs.empty() && !torch::autograd::get_current_node();
-    if (!whole || listening_is_paused() || torch::autograd::AnomalyMode::is_enabled()) return run_unannounced();
+    Listener* listener = current_listener();
+    bool is_plain = !torch::autograd::get_current_node() && !torch::autograd::AnomalyMode::is_enabled();
+    if (!listener) {
+      std::shared_ptr<BackwardRunner> runner = is_plain ? runner_of(roots) : nullptr;
+      if (!runner) return run();
+      variable_list out;
+      runner->run_backward([&] { out = run_unannounced(); });
+      return out;
+    }
+    bool whole = accumulate_grad && !create_graph && outputs.empty() && is_plain;
+    if (!whole || listening_is_paused()) return run_unannounced();
     EngineCall call(roots, inputs, keep_graph);
     if (listener->on_backward(call)) {
       if (!keep_graph) t_first_intact_node = nodes;
@@ -144,6 +185,13 @@ class InterceptingEngine : public torch::autograd::Engine {
 };
 
 }  // namespace
+
+void remember_nodes(const std::shared_ptr<BackwardRunner>& runner, uint64_t first, uint64_t end) {
+  if (first == end) return;
+  RecentCalls& calls = per_thread<RecentCalls>();
+  if (calls.size() == kMaxCalls) calls.pop_back();
+  calls.insert(calls.begin(), {runner, first, end});
+}
 
 void listen_to_backwards() {
   static std::once_flag once;

@@ -1,9 +1,12 @@
-// Interception of backward passes: on a thread with a listener, autograd's engine offers each `backward()` to the listener
-// first, which may serve it without running a node.
+// Interception of backward passes. On a thread with a listener, autograd's engine offers each `backward()` to the listener
+// first, which may serve it without running a node. On a thread without one, a backward through the results of a call that has
+// returned is run by that call's BackwardRunner.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -50,6 +53,17 @@ struct BackwardStart {
 
 // Returns nullopt if a gradient is not a plain CPU tensor.
 std::optional<BackwardStart> start_of(const BackwardCall& call, BackwardGraph graph, size_t op);
+
+// Runs backward passes that start after a call has returned.
+class BackwardRunner {
+ public:
+  virtual ~BackwardRunner() = default;
+  // Must call `body`, which runs the backward, once.
+  virtual void run_backward(const std::function<void()>& body) = 0;
+};
+
+// Notes that a call on this thread created the autograd nodes [first, end). The last few calls of a thread are remembered.
+void remember_nodes(const std::shared_ptr<BackwardRunner>& runner, uint64_t first, uint64_t end);
 
 // Installs the intercepting engine. A process with Python keeps Python's engine, and backward passes are not intercepted there.
 void listen_to_backwards();

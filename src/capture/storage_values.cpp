@@ -23,6 +23,12 @@ ir::InputRole role_of(External::Kind kind) {
   }
 }
 
+// Whether both tensors consist of the same elements of a storage in the same order.
+bool have_same_elements(const Geometry& a, const Geometry& b) {
+  auto is_contiguous = [](const Geometry& g) { return g.strides_vector() == ir::contiguous_strides(g.sizes_vector()); };
+  return a.dtype == b.dtype && a.offset == b.offset && numel(a) == numel(b) && is_contiguous(a) && is_contiguous(b);
+}
+
 }  // namespace
 
 void add_obstacle(Functional& out, std::string text) {
@@ -243,8 +249,11 @@ void StorageValues::apply_write(const TapeWrite& write, ValueId after, const Tap
   ++state.version;
   state.written_in_grad_mode |= !op.no_grad && !op.in_backward;
   if (write.argument == op.overwrites || op.op.schema().arguments()[write.argument].is_out()) fill(state, ref.geometry);
-  if (ref.geometry == state.root_geometry) {
+  // `matmul(x, w).add_(bias)` with a 3-D x writes through a view of the product. The input of an external storage keeps its sizes, since
+  // the final contents are written back to it.
+  if (ref.geometry == state.root_geometry || (!state.external && have_same_elements(ref.geometry, state.root_geometry))) {
     state.root = after;
+    state.root_geometry = ref.geometry;
     state.aliases.assign(1, {ref.geometry, after});
     return;
   }

@@ -83,8 +83,8 @@ struct TapeOp {
   c10::OperatorHandle op;
   std::vector<TapeArgument> args;
   std::vector<TapeResult> results;
-  c10::SmallVector<TapeWrite, 2> writes;  // The operands that it writes.
-  bool ordered = false;                   // The op draws random numbers or has no tensor result.
+  std::vector<TapeWrite> writes;  // The operands that it writes.
+  bool ordered = false;           // The op draws random numbers or has no tensor result.
   bool no_grad = false;
   bool in_backward = false;
   bool may_throw = false;   // The op may throw depending on data, so it is never eliminated.

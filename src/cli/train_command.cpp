@@ -15,6 +15,7 @@
 #include <set>
 
 #include "cli/commands.h"
+#include "train/learning_rate.h"
 
 namespace tenon::cli {
 namespace {
@@ -26,28 +27,46 @@ constexpr const char* kAdapter = "default";  // PEFT's name of the first adapter
 struct TrainCommand {
   std::string model, data, evaluation, output, method = "lora", adapter_config, arguments;
   std::vector<std::string> targets, settings;
-  std::optional<int64_t> r, block_size;
-  std::optional<double> alpha, dropout;
+  std::vector<int64_t> tokens;
+  std::optional<int64_t> r, block_size, oft_block_size;
+  std::optional<double> alpha, dropout, rank_dropout, module_dropout;
   bool resume = false;
 };
 
-// The fields of a method's configuration that options set; null if the method has no such field. `flag` is a field that is true.
+// The fields of a method's configuration that options set; null if the method has no such field. `flag` is a field that is true. The
+// module_dropout of OFT is missing, because PEFT never applies it.
 struct MethodFields {
-  const char *name, *peft_type, *rank, *alpha, *dropout, *flag;
+  const char *name, *peft_type;
+  const char *rank = nullptr, *alpha = nullptr, *dropout = nullptr, *rank_dropout = nullptr, *module_dropout = nullptr;
+  const char *oft_block_size = nullptr, *tokens = nullptr, *flag = nullptr;
+  bool has_schedule = false;  // The method needs the number of training steps.
 };
 constexpr MethodFields kMethods[] = {
-    {"lora", "LORA", "r", "lora_alpha", "lora_dropout", nullptr},
-    {"rslora", "LORA", "r", "lora_alpha", "lora_dropout", "use_rslora"},
-    {"dora", "LORA", "r", "lora_alpha", "lora_dropout", "use_dora"},
-    {"loha", "LOHA", "r", "alpha", nullptr, nullptr},
-    {"lokr", "LOKR", "r", "alpha", nullptr, nullptr},
-    {"ia3", "IA3", nullptr, nullptr, nullptr, nullptr},
-    {"ln_tuning", "LN_TUNING", nullptr, nullptr, nullptr, nullptr},
-    {"oft", "OFT", nullptr, nullptr, nullptr, nullptr},
-    {"boft", "BOFT", nullptr, nullptr, "boft_dropout", nullptr},
-    {"vera", "VERA", "r", nullptr, "vera_dropout", nullptr},
-    {"hra", "HRA", "r", nullptr, nullptr, nullptr},
+    {.name = "lora", .peft_type = "LORA", .rank = "r", .alpha = "lora_alpha", .dropout = "lora_dropout"},
+    {.name = "rslora", .peft_type = "LORA", .rank = "r", .alpha = "lora_alpha", .dropout = "lora_dropout", .flag = "use_rslora"},
+    {.name = "dora", .peft_type = "LORA", .rank = "r", .alpha = "lora_alpha", .dropout = "lora_dropout", .flag = "use_dora"},
+    {.name = "adalora", .peft_type = "ADALORA", .rank = "init_r", .alpha = "lora_alpha", .dropout = "lora_dropout", .has_schedule = true},
+    {.name = "loha",
+     .peft_type = "LOHA",
+     .rank = "r",
+     .alpha = "alpha",
+     .rank_dropout = "rank_dropout",
+     .module_dropout = "module_dropout"},
+    {.name = "lokr",
+     .peft_type = "LOKR",
+     .rank = "r",
+     .alpha = "alpha",
+     .rank_dropout = "rank_dropout",
+     .module_dropout = "module_dropout"},
+    {.name = "ia3", .peft_type = "IA3"},
+    {.name = "ln_tuning", .peft_type = "LN_TUNING"},
+    {.name = "oft", .peft_type = "OFT", .oft_block_size = "oft_block_size"},
+    {.name = "boft", .peft_type = "BOFT", .dropout = "boft_dropout"},
+    {.name = "vera", .peft_type = "VERA", .rank = "r", .dropout = "vera_dropout"},
+    {.name = "hra", .peft_type = "HRA", .rank = "r"},
+    {.name = "trainable_tokens", .peft_type = "TRAINABLE_TOKENS", .tokens = "token_indices"},
 };
+constexpr int64_t kTargetRank = 8;  // PEFT's default of AdaLoRA's target_r.
 
 [[noreturn]] void refuse(const std::string& text) { throw UserError(ErrorCode::config, text); }
 
@@ -80,9 +99,25 @@ std::string adapter_json(const TrainCommand& command) {
   if (command.r) set("--r", method.rank, *command.r);
   if (command.alpha) set("--alpha", method.alpha, number_json(*command.alpha));
   if (command.dropout) set("--dropout", method.dropout, *command.dropout);
+  if (command.rank_dropout) set("--rank-dropout", method.rank_dropout, *command.rank_dropout);
+  if (command.module_dropout) set("--module-dropout", method.module_dropout, *command.module_dropout);
+  if (command.oft_block_size) set("--oft-block-size", method.oft_block_size, *command.oft_block_size);
+  if (!command.tokens.empty()) set("--tokens", method.tokens, command.tokens);
+  else if (method.tokens)
+    refuse(std::string("--method ") + method.name + " trains the embeddings of some tokens. Give their ids: --tokens 5,9.");
+  // AdaLoRA cannot prune to more ranks than it starts with.
+  if (method.has_schedule && command.r) out["target_r"] = std::min(*command.r, kTargetRank);
   if (method.flag) out[method.flag] = true;
   if (command.targets.size() == 1 && command.targets[0] == "all-linear") out["target_modules"] = "all-linear";
   else if (!command.targets.empty()) out["target_modules"] = command.targets;
+  return out.dump();
+}
+
+// Adds the number of optimizer steps, if --method needs it. A file must have it, as in PEFT.
+std::string with_total_step(const TrainCommand& command, const std::string& adapter, int64_t steps) {
+  if (!command.adapter_config.empty() || !find_method(command.method).has_schedule) return adapter;
+  json out = json::parse(adapter);
+  out["total_step"] = std::max<int64_t>(1, steps);
   return out.dump();
 }
 
@@ -138,7 +173,7 @@ int run_train(const TrainCommand& command) {
 
   Bank bank(model);
   at::manual_seed(static_cast<uint64_t>(arguments.seed));
-  bank.create(kAdapter, adapter);
+  bank.create(kAdapter, with_total_step(command, adapter, train::plan_steps(arguments, data->size()).max_steps));
   Trainer trainer(arguments, causal_task(model, bank, kAdapter), data, evaluation);
   std::fprintf(stderr, "%zu examples, %lld steps; %s\n", data->size(), static_cast<long long>(trainer.state().max_steps),
                bank.trainable_summary().c_str());
@@ -163,6 +198,7 @@ Tokenizer load_tokenizer(const std::string& directory) {
 void add_train(CLI::App& app, int& exit_code) {
   auto command = std::make_shared<TrainCommand>();
   CLI::App* train = app.add_subcommand("train", "Trains an adapter on a text file");
+  train->footer("");  // The help fits a screen without it.
   train->add_option("--model", command->model, "Model directory with tokenizer.json")->type_name("DIR")->required();
   train->add_option("--data", command->data, "JSON lines ({\"text\": ...}) or plain text")->type_name("FILE")->required();
   train->add_option("--output", command->output, "Adapter, checkpoints and logs")->type_name("DIR")->required();
@@ -171,6 +207,13 @@ void add_train(CLI::App& app, int& exit_code) {
   train->add_option("--r", command->r, "Rank")->type_name("N");
   train->add_option("--alpha", command->alpha, "Scale of the adapter, times r")->type_name("X");
   train->add_option("--dropout", command->dropout, "Probability of dropout")->type_name("P");
+  train->add_option("--rank-dropout", command->rank_dropout, "Probability of dropping an output (loha, lokr)")->type_name("P");
+  train->add_option("--module-dropout", command->module_dropout, "Probability of skipping a layer (loha, lokr)")->type_name("P");
+  train->add_option("--oft-block-size", command->oft_block_size, "Size of the blocks of oft (32)")->type_name("N");
+  train->add_option("--tokens", command->tokens, "Token ids for trainable_tokens, e.g. 5,9")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("IDS");
   train->add_option("--target", command->targets, "Layers, e.g. q_proj,v_proj, or all-linear")
       ->delimiter(',')
       ->allow_extra_args(false)

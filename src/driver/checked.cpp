@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/counters.h"
 #include "base/process.h"
 #include "base/warn.h"
 #include "bridge/convert.h"
@@ -117,19 +116,18 @@ bool CheckedCalls::may_record() const { return streams_[0].recorded() + streams_
 void CheckedCalls::note_plain() {
   ForkSafeLock lock(mutex_);
   ++counts_.calls, ++counts_.plain;
-  ++counters().calls, ++counters().plain;
+  ++process_.calls, ++process_.plain;
 }
 
 void CheckedCalls::learn(bool grad_mode, capture::Replayer& replayer, double seconds) {
   ForkSafeLock lock(mutex_);
   ++counts_.calls;
-  ProcessCounters& all = counters();
-  ++all.calls;
-  all.flushes += replayer.counts().flushes;
+  ++process_.calls;
+  process_.flushes += replayer.counts().flushes;
   if (auto stream = replayer.followed()) {
     bool by_graphs = replayer.counts().op_by_op == 0;
     ++(by_graphs ? counts_.answered : counts_.replayed);
-    ++(by_graphs ? all.served : all.replayed);
+    ++(by_graphs ? process_.served : process_.replayed);
     streams_[grad_mode].prefer(*stream);
     return;
   }
@@ -137,19 +135,19 @@ void CheckedCalls::learn(bool grad_mode, capture::Replayer& replayer, double sec
   if (!recorder && replayer.derived()) {
     bool by_graphs = replayer.counts().op_by_op == 0;
     ++(by_graphs ? counts_.answered : counts_.replayed);
-    ++(by_graphs ? all.served : all.replayed);
+    ++(by_graphs ? process_.served : process_.replayed);
     streams_[grad_mode].add(std::move(replayer.derived()->tape), replayer.parent(), replayer.shared(), replayer.alike(), /*derived=*/true);
     forget_plans(grad_mode);
     return;
   }
   if (!recorder) {
     ++counts_.plain;
-    ++all.plain;
+    ++process_.plain;
     if (stance() == Stance::compile && !may_record()) recompiles_.warn_of_limit(options_, "replay", replayer.difference());
     return;
   }
   ++counts_.recorded;
-  ++all.recorded;
+  ++process_.recorded;
   phases_.seconds[static_cast<size_t>(build::Phase::record)] += seconds;
   for (const capture::BreakEvent& event : recorder->tape().breaks)
     if (event.before_op >= replayer.shared()) breaks_.note(event);

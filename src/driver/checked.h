@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/counters.h"
 #include "build/pipeline.h"
 #include "capture/replayer.h"
 #include "driver/breaks.h"
@@ -20,7 +21,9 @@ namespace tenon::driver {
 
 class CheckedCalls {
  public:
-  explicit CheckedCalls(const Options& options) : options_(options), internal_errors_(options) {}
+  // `process`: the counters that include these calls.
+  explicit CheckedCalls(const Options& options, ProcessCounters& process = counters())
+      : options_(options), process_(process), internal_errors_(options) {}
 
   void call(const detail::Leaves& in, const std::function<detail::RecordedResult()>& body);
   bool has_streams() const { return !streams_[0].list()->empty() || !streams_[1].list()->empty(); }
@@ -58,6 +61,7 @@ class CheckedCalls {
   bool may_record() const;
 
   const Options& options_;
+  ProcessCounters& process_;
   capture::Streams streams_[2];  // Indexed by grad mode at the start of the call.
   std::mutex mutex_;             // Guards the members below.
   std::map<PlanKey, std::vector<std::shared_ptr<Plan>>> plans_;

@@ -139,6 +139,7 @@ Explanation Region::explain() {
   out.breaks = breaks.list();
   out.recompiles = recompiles.list();
   checked_.explain(out);
+  backwards_->explain(out);
   return out;
 }
 
@@ -150,6 +151,9 @@ std::string Explanation::text() const {
   out << "tenon: " << name << ", backend " << backend << "\n";
   out << "  calls: " << calls << " (" << answered << " served by graphs, " << replayed << " replayed, " << recorded << " recorded, "
       << plain << " eager)\n";
+  if (backwards.calls > 0)
+    out << "  backward passes after the calls: " << backwards.calls << " (" << backwards.answered << " served by graphs, "
+        << backwards.replayed << " replayed, " << backwards.recorded << " recorded, " << backwards.plain << " eager)\n";
   out << "  ops per call: " << program_ops << "\n";
   for (size_t i = 0; i < graphs.size(); ++i) {
     out << "  graph " << i << ": " << graphs[i].ops << " ops, " << graphs[i].served_as << ", served " << graphs[i].calls << " calls\n";
@@ -184,6 +188,11 @@ std::string Explanation::json() const {
   j["replayed"] = replayed;
   j["recorded"] = recorded;
   j["plain"] = plain;
+  j["backwards"] = {{"calls", backwards.calls},
+                    {"answered", backwards.answered},
+                    {"replayed", backwards.replayed},
+                    {"recorded", backwards.recorded},
+                    {"plain", backwards.plain}};
   j["program_ops"] = program_ops;
   j["graphs"] = nlohmann::ordered_json::array();
   for (const Graph& g : graphs) {

@@ -7,6 +7,7 @@
 #include "base/counters.h"
 #include "base/error.h"
 #include "base/process.h"
+#include "capture/dispatch_state.h"
 #include "capture/listener.h"
 #include "capture/source.h"
 #include "driver/compile_notice.h"
@@ -29,7 +30,11 @@ void add_once(List& list, const T& item) {
 }  // namespace
 
 Region::Region(Options options)
-    : options_(std::move(options)), kind_(build::backend_kind(options_.backend)), checked_(options_), internal_errors_(options_) {
+    : options_(std::move(options)),
+      kind_(build::backend_kind(options_.backend)),
+      checked_(options_),
+      backwards_(std::make_shared<driver::Backwards>(options_)),
+      internal_errors_(options_) {
   keep_library_loaded();
   counts_.name = options_.name;
   counts_.backend = options_.backend;
@@ -131,13 +136,19 @@ void Region::check_specialised(const detail::Leaves& in) const {
                                              " tensors. Tensors are counted from 0, also those inside of containers.");
 }
 
+void Region::run_checked(const detail::Leaves& in, const std::function<detail::RecordedResult()>& body) {
+  uint64_t first_node = capture::nodes_made();
+  checked_.call(in, body);
+  capture::remember_nodes(backwards_, first_node, capture::nodes_made());
+}
+
 void Region::record(const detail::Leaves& given, const std::function<detail::RecordedResult()>& body) {
   check_specialised(given);
   if (runs_plainly()) {
     body();
     return;
   }
-  if (options_.trust == Trust::checked) return checked_.call(given, body);
+  if (options_.trust == Trust::checked) return run_checked(given, body);
   // These handles keep the arguments alive, since the program may move them away.
   std::vector<at::Tensor> handles;
   detail::Leaves in = given;
@@ -161,7 +172,7 @@ void Region::record(const detail::Leaves& given, const std::function<detail::Rec
       if (!checked_.has_streams())
         recompiles_.note(capture::guard_name(match.failure.kind), match.failure.subject, capture::return_addresses());
       lock.unlock();
-      return checked_.call(given, body);
+      return run_checked(given, body);
     }
     if (is_new && stance() == Stance::fail_on_recompile)
       throw UserError(ErrorCode::recompile, "no graph matches this call, and fail_on_recompile forbids a new one: guard '" +
@@ -239,6 +250,7 @@ void Region::learn(const CallMatch& match, std::shared_ptr<driver::Recording> re
 
 void Region::reset() {
   checked_.reset();
+  backwards_->reset();
   std::lock_guard lock(mutex_);
   variants_ = std::make_shared<Variants>();
   candidates_.clear();

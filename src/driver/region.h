@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "build/backends.h"
+#include "driver/backwards.h"
 #include "driver/checked.h"
 #include "driver/recording.h"
 #include "driver/variant.h"
@@ -34,6 +35,7 @@ class Region {
     capture::GuardFailure failure;  // The guard of the newest candidate that failed, or one on sizes of any candidate.
   };
   bool runs_plainly() const;
+  void run_checked(const detail::Leaves& in, const std::function<detail::RecordedResult()>& body);
   CallMatch find_match(const detail::Leaves& in) const;
   void check_specialised(const detail::Leaves& in) const;
   bool differs_in_sizes(const capture::GuardFailure& failure) const;
@@ -45,6 +47,7 @@ class Region {
   Options options_;
   build::BackendKind kind_;
   driver::CheckedCalls checked_;
+  std::shared_ptr<driver::Backwards> backwards_;
   driver::InternalErrors internal_errors_;
   driver::Recompiles recompiles_;
   driver::Breaks breaks_;

@@ -235,6 +235,61 @@ void autograd_grad(const Paths& paths) {
   if (hook_calls != 1) fail("a hook on a parameter was not called");
 }
 
+// A layer that module_dropout skips gets no gradient, also in a compiled step, and keeps the gradient of an earlier call.
+void skipped_layers(const Paths& paths) {
+  auto model = load_model(paths.base);
+  Bank bank(model);
+  auto create = [&](const std::string& name, double probability) {
+    bank.create(name, LoHaConfig{.r = 2, .module_dropout = probability, .init_weights = false, .target_modules = {"q_proj", "v_proj"}});
+  };
+  create("never", 0);
+  create("some", 0.5);
+  create("all", 1);
+  bank.train({"never", "some", "all"});
+  std::vector<at::Tensor> parameters;
+  for (const char* name : {"never", "some", "all"})
+    for (const NamedTensor& parameter : bank.parameters(name)) parameters.push_back(parameter.value());
+  size_t third = parameters.size() / 3;
+  at::Tensor ids = torch::arange(3, 24, at::kLong).view({3, 7});
+  Rows rows = bank.rows({"never", "some", "all"});
+  auto step = [&](const at::Tensor& given) {
+    at::Tensor loss = model->forward(given, rows).pow(2).mean();
+    loss.backward();
+    return loss.detach();
+  };
+  auto gradients = [&](int seed, auto& run) {
+    for (const at::Tensor& parameter : parameters) parameter.mutable_grad() = at::Tensor();
+    torch::manual_seed(static_cast<uint64_t>(seed));
+    run(ids);
+    std::vector<at::Tensor> out;
+    for (const at::Tensor& parameter : parameters) out.push_back(parameter.grad().defined() ? parameter.grad().clone() : at::Tensor());
+    return out;
+  };
+  model->train();
+  auto compiled = compile(step, {.backend = "eager"});
+  size_t skipped = 0;
+  for (int seed = 0; seed < 12; ++seed) {
+    auto expected = gradients(seed, step), got = gradients(seed, compiled);
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      std::string what = "seed " + std::to_string(seed) + ", parameter " + std::to_string(i);
+      if (i < third && !expected[i].defined()) fail(what + " has no gradient");
+      if (i >= 2 * third && expected[i].defined()) fail(what + " has a gradient");
+      if (i >= third && i < 2 * third) skipped += !expected[i].defined();
+      if (got[i].defined() != expected[i].defined()) fail(what + ": compiled and eager disagree whether there is a gradient");
+      else if (got[i].defined()) expect_equal(got[i], expected[i], what);
+    }
+  }
+  if (skipped == 0 || skipped == 12 * third) fail("some layers must be skipped in some of the steps");
+  model->eval();
+  auto before = gradients(0, step);
+  model->train();
+  step(ids);
+  for (size_t i = 2 * third; i < parameters.size(); ++i) {
+    if (!before[i].defined()) fail("a layer was skipped in evaluation mode");
+    else expect_equal(parameters[i].grad(), before[i], "the gradient of an earlier call");
+  }
+}
+
 const std::map<std::string, void (*)(const Paths&)> kChecks = {
     {"rows_of_a_dead_bank", rows_of_a_dead_bank},
     {"rows_of_another_model", rows_of_another_model},
@@ -246,6 +301,7 @@ const std::map<std::string, void (*)(const Paths&)> kChecks = {
     {"scale_while_merged", scale_while_merged},
     {"vector_to_parameters", vector_to_parameters},
     {"autograd_grad", autograd_grad},
+    {"skipped_layers", skipped_layers},
 };
 
 }  // namespace

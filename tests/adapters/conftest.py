@@ -80,6 +80,8 @@ CASES = {
     "lokr_conv2d": ("resnet", dict(r=1, alpha=2, target_modules=["convolution"]), dict(use_effective_conv2d=True)),
     "oft": ("llama", dict(r=0, oft_block_size=8, target_modules=QVD), dict(num_cayley_neumann_terms=3)),
     "oft_exact": ("llama", dict(r=0, oft_block_size=8, use_cayley_neumann=False, target_modules=QVD), dict(block_share=True)),
+    # The norms of blocks are about 0.75, so the first adapter constrains some blocks of 4 and all of 6.
+    "oft_constrained": ("llama", dict(r=0, oft_block_size=8, coft=True, eps=1.5, target_modules=QVD), dict(eps=0.5, block_share=True)),
     "oft_conv2d": ("resnet", dict(r=0, oft_block_size=4, target_modules=r".*shortcut\.convolution"), {}),
     "boft": ("llama_bias", dict(boft_block_size=4, target_modules=QVD), dict(boft_block_size=8)),
     "boft_conv2d": ("resnet", dict(boft_block_size=4, target_modules=r".*encoder.*layer\.\d+\.convolution"), {}),

@@ -141,6 +141,7 @@ void fit(Setup& setup, const Json& job, const std::string& prefix, Outputs& outp
     for (const std::string& name : names)
       for (const NamedTensor& parameter : setup.bank->parameters(name)) {
         at::Tensor leaf = parameter.value();
+        if (!leaf.grad().defined()) continue;  // The step skipped the layer.
         outputs[prefix + "grad." + number + name + "." + parameter.key()] = leaf.grad().contiguous().clone();
         leaf.add_(leaf.grad(), -job.at("lr").get<double>());
       }
@@ -258,7 +259,8 @@ int run_derivative(const Json& job) {
   for (at::Tensor& leaf : leaves) leaf.mutable_grad() = at::Tensor();
   loss().backward();
   double expected = 0;
-  for (size_t i = 0; i < leaves.size(); ++i) expected += (leaves[i].grad().to(at::kDouble) * directions[i]).sum().item<double>();
+  for (size_t i = 0; i < leaves.size(); ++i)
+    if (leaves[i].grad().defined()) expected += (leaves[i].grad().to(at::kDouble) * directions[i]).sum().item<double>();
   constexpr double kStep = 1e-3;
   move(kStep);
   double after = loss().item<double>();

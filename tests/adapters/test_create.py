@@ -124,6 +124,7 @@ CASES = {
     "oft adjusted": ("llama", "OFT", dict(oft_block_size=9, target_modules=QVD, init_weights=False), ("f32",)),
     "oft adjusted r": ("llama", "OFT", dict(r=7, oft_block_size=0, target_modules=QVD, init_weights=False), ("f32",)),
     "oft shared": ("llama", "OFT", dict(oft_block_size=8, target_modules=QV, block_share=True, init_weights=False), ("f32",)),
+    "oft constrained": ("llama", "OFT", dict(oft_block_size=8, target_modules=QV, coft=True, eps=1e-3, init_weights=False), ("f32",)),
     "oft bias": ("bert", "OFT", dict(oft_block_size=8, target_modules=["query"], bias="oft_only", task_type="SEQ_CLS"), ("f32", "bf16")),
     "oft conv2d": ("resnet", "OFT", dict(oft_block_size=4, target_modules=["shortcut.convolution", "classifier.1"], init_weights=False), ALL),
     "boft": ("llama", "BOFT", dict(boft_block_size=2, target_modules=QV), ALL),
@@ -183,7 +184,7 @@ def random_config(draw):
     if method in ("OFT", "BOFT", "HRA", "VERA"):
         fields |= maybe("init_weights", False)
     if method == "OFT":
-        fields |= draw.choice([dict(oft_block_size=draw.randint(2, 12)), dict(r=draw.randint(1, 9), oft_block_size=0)]) | maybe("block_share", True)
+        fields |= draw.choice([dict(oft_block_size=draw.randint(2, 12)), dict(r=draw.randint(1, 9), oft_block_size=0)]) | maybe("block_share", True) | maybe("coft", True)
     if method == "BOFT":
         fields |= draw.choice([dict(boft_block_size=draw.choice([2, 4])), dict(boft_block_size=0, boft_block_num=draw.choice([2, 4]))])
     if method == "VERA":
@@ -415,7 +416,6 @@ REFUSED = {
     "adalora without pruning": ("llama", dict(peft_type="ADALORA", total_step=5, tinit=3, tfinal=2), "tinit", "total_step"),
     "adalora of dora": ("llama", dict(peft_type="ADALORA", total_step=5, use_dora=True), "use_dora", "not supported"),
     "oft of both": ("llama", dict(peft_type="OFT", r=4), "oft_block_size", "exactly one"),
-    "oft of coft": ("llama", dict(peft_type="OFT", coft=True), "coft", "not supported"),
     "oft of kernels": ("resnet", dict(peft_type="OFT", target_modules=C), "1 x 1", "target_modules"),
     "boft of no divisor": ("llama", dict(peft_type="BOFT", boft_block_size=7), "7", "divisor"),
     "boft of factors": ("llama", dict(peft_type="BOFT", boft_n_butterfly_factor=2), "boft_n_butterfly_factor", "1"),

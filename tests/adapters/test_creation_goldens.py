@@ -22,9 +22,9 @@ if not os.environ.get("TENON_CREATION_GOLDENS"):
     pytest.skip("TENON_CREATION_GOLDENS, the directory of PEFT's golden files, is not set", allow_module_level=True)
 HOME = pathlib.Path(os.environ["TENON_CREATION_GOLDENS"])
 MANIFEST = json.loads((HOME / "manifest.json").read_text())
-# Initializations that change the base and constrained OFT are refused: a part of the error.
+# Initializations that change the base are refused: a part of the error.
 REFUSED = {"lora-llama-pissa": "changes the weights of the base", "lora-llama-pissa-niter": "changes the weights of the base",
-           "lora-llama-olora": "changes the weights of the base", "oft-llama-share-coft": "coft"}
+           "lora-llama-olora": "changes the weights of the base"}
 CASES = {name: case for name, case in MANIFEST["cases"].items() if name not in REFUSED}
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "gpt2": "GPT2LMHeadModel", "bert": "BertForSequenceClassification"}
 PREFIX = "base_model.model."

@@ -66,6 +66,9 @@ CASES = {
     "boft net": ("net", "BOFT", dict(boft_block_size=4, target_modules=["up"], init_weights=False), ["boft_dropout"]),
     "boft conv2d": ("net", "BOFT", dict(boft_block_size=3, target_modules=["conv"], init_weights=False), ["boft_dropout"]),
     "oft": ("llama", "OFT", dict(oft_block_size=8, target_modules=QV, init_weights=False), ["module_dropout"]),
+    # Each step constrains the parameters. The norms of the blocks are about 0.75 and the limits 0.75, or 0.2 for a shared block.
+    "oft constrained": ("llama", "OFT", dict(oft_block_size=8, target_modules=QV, coft=True, eps=1.5, init_weights=False), []),
+    "oft constrained shared": ("llama", "OFT", dict(oft_block_size=8, target_modules=QV, coft=True, eps=0.2, block_share=True, init_weights=False), []),
     "ia3": ("llama", "IA3", dict(init_ia3_weights=False), []),
     "hra": ("llama", "HRA", dict(r=4, target_modules=QV, init_weights=False), []),
     "ln": ("llama", "LN_TUNING", {}, []),
@@ -149,8 +152,8 @@ def fit(model, inputs, training=True):
         losses.append(loss.detach())
         with torch.no_grad():
             for key, p in parameters.items():
-                out[f"grad.{step}.{key}"] = p.grad.clone() if p.grad is not None else torch.zeros_like(p)  # Ours has no "none".
-                if p.grad is not None:
+                if p.grad is not None:  # A layer that module_dropout skips has none, in Tenon too.
+                    out[f"grad.{step}.{key}"] = p.grad.clone()
                     p.sub_(RATE * p.grad)
                 p.grad = None
     out["next"], out["loss"] = torch.rand(4, dtype=torch.float64), torch.stack(losses).float()

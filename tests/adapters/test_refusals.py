@@ -76,7 +76,7 @@ REFUSED = {
     "rank of nothing": ("lora", set_config(r=0), "r"),
     "dora with lora_bias": ("dora", set_config(lora_bias=True), "lora_bias"),
     "OFT old": ("oft", lambda config, tensors: config.pop("oft_block_size"), "oft_block_size"),
-    "OFT coft": ("oft", set_config(coft=True), "coft"),
+    "OFT eps": ("oft", set_config(coft=True, eps=-1), "eps"),
     "BOFT factors": ("boft", set_config(boft_n_butterfly_factor=2), "boft_n_butterfly_factor"),
     "HRA zero": ("hra", put("base_model.model.model.layers.0.self_attn.q_proj.hra_u", lambda t: t["base_model.model.model.layers.0.self_attn.q_proj.hra_u"] * 0), "zero"),
     **{f"init {init}": ("lora", set_config(init_lora_weights=init), "init_lora_weights") for init in ("pissa", "pissa_niter_4", "olora", "corda", "lora_ga", "loftq")},

@@ -97,16 +97,18 @@ std::string unexpected_aten_op(const Explanation& why) {
   static const std::regex calls(
       "aten::("
       "mm|addmm|bmm|baddbmm|mv|mkldnn_rnn_layer(_backward)?|convolution(_backward)?|_scaled_dot_product.*"
-      "|cat|sort|topk|.*scatter.*|index_(add|copy|put)_?"
+      "|cat|sort|topk|.*scatter.*|index_(add|copy|put)_?|_index_put_impl_|pixel_unshuffle"
       "|embedding_dense_backward|.*_pool2d(_with_indices)?_backward|reflection_pad2d_backward|upsample_bilinear2d_backward"
       "|bernoulli.*|multinomial|normal.*|rand.*|uniform_|rrelu_with_noise|empty.*|new_empty"
       "|_?linalg_.*|diag_embed|diagonal_backward|cumsum|cummax|_embedding_bag(_backward)?|floor_divide)");
-  static const std::regex moving("aten::(.*_pool2d.*|upsample_.*|flip|roll|.*_pad.*|argmax|argmin)");
+  static const std::regex moving("aten::(.*_pool2d.*|upsample_.*|flip|roll|.*_pad.*|argmax|argmin|(slice|select)_backward)");
   for (const auto& graph : why.graphs)
     for (const auto& call : graph.aten_calls) {
-      if (!graph.symbols.empty() && std::regex_match(call.op, moving)) continue;  // Along a dimension whose size differs.
+      if (!graph.symbols.empty() && std::regex_match(call.op, moving)) continue;  // A size or integer that differs.
       bool is_of_integers = call.op.starts_with("aten::remainder");
-      if (call.op.starts_with("aten::") && call.why != "no elements" && !is_of_integers && !std::regex_match(call.op, calls))
+      bool is_special_power = call.op == "aten::pow.Tensor_Scalar" && call.why == "no native kernel for these types or sizes";
+      if (call.op.starts_with("aten::") && call.why != "no elements" && !is_of_integers && !is_special_power &&
+          !std::regex_match(call.op, calls))
         return call.op + " runs in ATen: " + call.why;
     }
   return "";

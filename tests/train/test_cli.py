@@ -62,6 +62,10 @@ ERRORS = {
     "one wrong target": (lambda b, d, t: train(b, d, t / "out", "--target", "k_proj,v_prj"), ["--target v_prj matches no layer", "v_proj", "down_proj"]),
     "wrong method": (lambda b, d, t: train(b, d, t / "out", "--method", "lara"), ["--method lara does not exist", "lora", "--adapter-config"]),
     "rank of ia3": (lambda b, d, t: train(b, d, t / "out", "--method", "ia3"), ["--r has no meaning for ia3"]),
+    "module dropout of lora": (lambda b, d, t: train(b, d, t / "out", "--module-dropout", 0.1), ["--module-dropout has no meaning for lora"]),
+    "no tokens": (lambda b, d, t: ["train", "--model", b, "--data", d, "--output", t / "out", "--method", "trainable_tokens"], ["--tokens 5,9"]),
+    "unknown token": (lambda b, d, t: ["train", "--model", b, "--data", d, "--output", t / "out", "--method", "trainable_tokens", "--tokens", "7,99999"],
+                      ["99999"]),
     "unknown field": (lambda b, d, t: train(b, d, t / "out", "--set", "lerning_rate=1"), ["\"lerning_rate\" does not exist", "\"learning_rate\""]),
     "unknown field in a file": (lambda b, d, t: train(b, d, t / "out", "--args", put(t / "training.json", '{"max_step": 3}')),
                                 ["training.json", "\"max_step\" does not exist", "\"max_steps\""]),
@@ -117,7 +121,7 @@ def test_ctrl_c(base, data, tmp_path):
     process = subprocess.Popen([CLI, *map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     next(line for line in process.stderr if line.startswith("step 2/"))
     process.send_signal(signal.SIGINT)
-    rest = process.communicate()[1]
+    rest = process.communicate(timeout=120)[1]
     assert process.returncode == 130, rest
     found = re.search(r"interrupted by SIGINT; saved (\S+/checkpoint-(\d+))\. To continue, .*--resume", rest)
     assert found and pathlib.Path(found[1]).is_dir(), rest
@@ -134,7 +138,7 @@ def test_interrupted_training_continues(base, data, tmp_path):
     while process.poll() is None and not (tmp_path / "out/checkpoint-5").exists():
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
-    stderr = process.communicate()[1]
+    stderr = process.communicate(timeout=120)[1]
     again = tenon(*train(base, data, tmp_path / "out", *more))
     if process.returncode == 130:  # Otherwise it was faster than the signal.
         assert "interrupted by SIGINT; saved " in stderr and "--resume" in stderr
@@ -144,6 +148,27 @@ def test_interrupted_training_continues(base, data, tmp_path):
     for name in ("adapter_model.safetensors", "adapter_config.json", "log_history.jsonl", "loss.svg", "checkpoint-40/optimizer.safetensors",
                  "checkpoint-40/rng_state.safetensors", "checkpoint-40/trainer_state.json"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+
+
+# Options of the adapter, and the fields that the saved configuration must have.
+ADAPTERS = {
+    "adalora": (["--method", "adalora", "--r", 6, "--alpha", 16, "--dropout", 0.1], dict(peft_type="ADALORA", init_r=6, target_r=6, total_step=3, lora_alpha=16, lora_dropout=0.1)),
+    "adalora of a high rank": (["--method", "adalora", "--r", 16], dict(init_r=16, target_r=8, total_step=3)),
+    "loha": (["--method", "loha", "--rank-dropout", 0.2, "--module-dropout", 0.3], dict(peft_type="LOHA", rank_dropout=0.2, module_dropout=0.3)),
+    "lokr": (["--method", "lokr", "--rank-dropout", 0.2, "--module-dropout", 0.3], dict(peft_type="LOKR", rank_dropout=0.2, module_dropout=0.3)),
+    "oft": (["--method", "oft", "--oft-block-size", 8], dict(peft_type="OFT", oft_block_size=8, r=0)),
+    "trainable_tokens": (["--method", "trainable_tokens", "--tokens", "260,7"], dict(peft_type="TRAINABLE_TOKENS", token_indices=[260, 7])),
+}
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_options_of_the_adapter(base, data, tmp_path, name):
+    """Each option sets its field, and the adapter is trained."""
+    options, fields = ADAPTERS[name]
+    out = tenon("train", "--model", base, "--data", data, "--output", tmp_path / "out", "--set", "max_steps=3", "--set", "learning_rate=1e-2", *options)
+    assert out.returncode == 0 and out.stdout.startswith("3 steps in "), out.stderr
+    config = json.loads((tmp_path / "out/adapter_config.json").read_text())
+    assert {field: config[field] for field in fields} == fields
 
 
 def test_arguments_from_a_file(base, data, tmp_path):

@@ -17,8 +17,9 @@ ARGUMENTS = dict(max_steps=20, per_device_train_batch_size=4, gradient_accumulat
                  warmup_steps=3, weight_decay=0.01, logging_steps=1, save_steps=10, eval_steps=8, per_device_eval_batch_size=8)
 # The fields of configurations that are options of `tenon train`, for the methods that have such options.
 OPTIONS = {"r": "--r", "lora_alpha": "--alpha", "alpha": "--alpha", "lora_dropout": "--dropout", "boft_dropout": "--dropout",
-           "vera_dropout": "--dropout"}
-METHODS = ("lora", "rslora", "dora", "loha", "lokr", "ia3", "ln_tuning", "oft", "boft", "vera", "hra")
+           "vera_dropout": "--dropout", "rank_dropout": "--rank-dropout", "module_dropout": "--module-dropout", "oft_block_size": "--oft-block-size",
+           "token_indices": "--tokens"}
+METHODS = ("lora", "rslora", "dora", "loha", "lokr", "ia3", "ln_tuning", "oft", "boft", "vera", "hra", "trainable_tokens")
 
 
 def examples(base, data):
@@ -88,7 +89,8 @@ def adapter_options(config, path):
         path.write_text(json.dumps(config | {"task_type": "CAUSAL_LM"}))
         return ["--adapter-config", path]
     out = ["--method", method] + (["--target", ",".join(targets)] if targets else [])
-    return out + [text for name, value in fields.items() for text in (OPTIONS[name], value)]
+    joined = lambda value: ",".join(map(str, value)) if isinstance(value, list) else value
+    return out + [text for name, value in fields.items() for text in (OPTIONS[name], joined(value))]
 
 
 def ours(base, data, output, seed, *more, config=LORA, **arguments):

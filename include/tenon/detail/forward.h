@@ -21,6 +21,14 @@ struct Forward {
   }
 };
 
+// A class of torch::optim.
+template <class T>
+concept IsOptimizer = requires(T& optimizer) {
+  optimizer.param_groups();
+  optimizer.zero_grad();
+  optimizer.step();
+};
+
 // Calls a torch::jit::Module's forward.
 template <class M>
 struct ScriptForward {

@@ -15,6 +15,7 @@ class LycorisDropout {
   // PEFT draws one number even if nothing can be dropped.
   void draw(int64_t outputs, const at::Generator& generator);
   bool is_skipped() const { return is_skipped_; }
+  double skip_probability() const { return module_; }
   // Multiplies the elements of each output by its factor. `dim` is the dimension of the outputs.
   at::Tensor apply(const at::Tensor& values, int64_t dim) const;
 

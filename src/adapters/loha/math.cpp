@@ -26,6 +26,7 @@ class Loha : public Cloneable<Loha, Delta> {
     return dropout_.is_skipped() ? y : Delta::apply_to_output(y, x, by, layer, factor);
   }
   bool draws_in_training() const override { return true; }
+  std::optional<double> skip_probability() const override { return dropout_.skip_probability(); }
   LayerAdapterPointer dropping(const at::Tensor&, const Layer& layer, const at::Generator& generator) const override {
     auto out = copy();
     static_cast<Loha&>(*out).dropout_.draw(layer.outputs(), generator);

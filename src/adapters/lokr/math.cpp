@@ -32,6 +32,7 @@ class Lokr : public Cloneable<Lokr, Delta> {
     return (y + dropout_.apply(added, added.dim() - 1)).to(y.scalar_type());
   }
   bool draws_in_training() const override { return true; }
+  std::optional<double> skip_probability() const override { return dropout_.skip_probability(); }
   LayerAdapterPointer dropping(const at::Tensor&, const Layer& layer, const at::Generator& generator) const override {
     auto out = copy();
     static_cast<Lokr&>(*out).dropout_.draw(layer.outputs(), generator);

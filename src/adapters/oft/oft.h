@@ -9,6 +9,8 @@ struct OftFields {
   explicit OftFields(const formats::Config& config);
   bool shares_block, uses_series;
   int64_t terms;
+  bool is_constrained;  // `coft`: the rotations stay close to the identity, within `eps`.
+  double eps;
   int64_t block_size, block_count;  // The values of a new adapter; one of them is 0. PEFT changes them to divisors of a layer's inputs.
 };
 
