@@ -1,16 +1,26 @@
-// Training loops as people write them: zero_grad, forward, loss, backward, step with AdamW. `bench_loop [rounds]` compares eager
-// with three ways to compile: compile(model) in the ordinary loop, the same with compile(optimizer), and the whole step as one
-// compiled function. One thread, its CPU time; all four take turns. Prints one JSON line per form and network.
+// Training loops as people write them: zero_grad, forward, loss, backward, step with AdamW. `bench_loop NETWORK FORM` reads numbers of
+// steps and prints for each the CPU seconds of the process; bench/loop.py lets several such processes take turns. With BENCH_MEMORY it
+// prints the peak memory of a step in MB instead. One thread. Forms:
+//   eager   the loop in libtorch
+//   loop    compile(model)
+//   both    compile(model), compile(optimizer)
+//   whole   the whole step as one compiled function
+//   budget  compile(model) under Trust::pure with memory_budget 0.5, compile(optimizer)
 #include <ATen/Parallel.h>
 #include <tenon/compile.h>
 #include <tenon/inspect.h>
 #include <tenon/optimizer.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <string>
 
+#include "bench/counting_allocator.h"
+#include "bench/models/bert.h"
 #include "bench/models/gpt2.h"
+#include "bench/models/llama.h"
 #include "bench/models/small.h"
 #include "bench/timing.h"
 
@@ -51,81 +61,116 @@ struct LstmImpl : torch::nn::Module {
 };
 TORCH_MODULE(Lstm);
 
+// BERT with a classifier on the first token.
+struct BertClassifierImpl : torch::nn::Module {
+  BertClassifierImpl() : bert(BertSizes{}), out(BertSizes{}.width, 2) { register_module("bert", bert), register_module("out", out); }
+  Tensor forward(const Tensor& ids) { return out(bert(ids).select(1, 0)); }
+  Bert bert;
+  torch::nn::Linear out;
+};
+TORCH_MODULE(BertClassifier);
+
 Tensor loss_of(const Tensor& logits, const Tensor& targets) {
   return torch::nn::functional::cross_entropy(logits.reshape({-1, logits.size(-1)}), targets.reshape(-1));
 }
 
-// A model with its optimizer.
-template <class Model>
-struct Training {
-  explicit Training(Model m) : model(std::move(m)), optimizer(model->parameters(), torch::optim::AdamWOptions(1e-3)) {}
-  Model model;
-  torch::optim::AdamW optimizer;
-};
+bool measures_memory() { return std::getenv("BENCH_MEMORY") != nullptr; }
 
-template <class Make>
-void bench_network(const std::string& name, Make make, const Tensor& x, const Tensor& y, int rounds, int steps) {
-  using Model = decltype(make());
-  auto train = [&] {
-    torch::manual_seed(1);
-    return Training<Model>(make());
+// Serves requests: reads a number of steps, runs them, prints their time; with BENCH_MEMORY, the peak of what the last of them allocates,
+// and the scratch memory that the graphs keep.
+template <class Step, class Scratch>
+void serve(Step&& step, Scratch&& scratch) {
+  for (int steps; std::cin >> steps;) {
+    double start = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
+    for (int i = 1; i < steps; ++i) step();
+    size_t peak = 0;
+    if (measures_memory()) peak = CountingAllocator::instance().peak_of(step) + scratch();
+    else step();
+    if (measures_memory()) std::printf("%.3f\n", static_cast<double>(peak) * 1e-6);
+    else std::printf("%.6f\n", cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - start);
+    std::fflush(stdout);
+  }
+}
+
+// The block that the graphs share is as large as the largest of their arenas.
+size_t arena_of(const Explanation& why) {
+  size_t bytes = 0;
+  for (const Explanation::Graph& graph : why.graphs) bytes = std::max(bytes, graph.arena_bytes);
+  return bytes;
+}
+
+template <class Model>
+void run(Model model, const Tensor& x, const Tensor& y, const std::string& form) {
+  std::vector<Tensor> parameters;
+  for (const Tensor& parameter : model->parameters())
+    if (parameter.requires_grad()) parameters.push_back(parameter);
+  torch::optim::AdamW optimizer(parameters, torch::optim::AdamWOptions(1e-3));
+  auto train = [&](auto&& forward, auto&& update, auto&& scratch) {
+    auto step = [&] {
+      optimizer.zero_grad();
+      loss_of(forward(x), y).backward();
+      update();
+    };
+    serve(step, scratch);
   };
-  Training<Model> eager = train(), loop = train(), both = train(), whole = train();
-  auto model = compile(loop.model, {.name = name}), model2 = compile(both.model, {.name = name});
-  auto update = compile(both.optimizer, {.name = name + " optimizer"});
-  auto step = compile(
-      [&](const Tensor& in, const Tensor& targets) {
-        whole.optimizer.zero_grad();
-        Tensor loss = loss_of(whole.model->forward(in), targets);
-        loss.backward();
-        whole.optimizer.step();
-        return loss;
-      },
-      {.name = name + " step"});
-  std::vector<std::function<void()>> forms = {
-      [&] {
-        eager.optimizer.zero_grad();
-        loss_of(eager.model->forward(x), y).backward();
-        eager.optimizer.step();
-      },
-      [&] {
-        loop.optimizer.zero_grad();
-        loss_of(model(x), y).backward();
-        loop.optimizer.step();
-      },
-      [&] {
-        both.optimizer.zero_grad();
-        loss_of(model2(x), y).backward();
-        update();
-      },
-      [&] { step(x, y); },
-  };
-  for (int i = 0; i < 4; ++i)
-    for (auto& form : forms) form();
-  std::vector<double> seconds = side_by_side(forms, rounds, steps);
-  const char* names[] = {"", " compile(model)", " compile(model), compile(optimizer)", " whole step"};
-  for (size_t i = 1; i < forms.size(); ++i) report((name + names[i]).c_str(), seconds[0] / seconds[i], "x eager", seconds[0], seconds[i]);
-  if (std::getenv("BENCH_EXPLAIN")) std::cerr << explain(model) << explain(update) << explain(step);
+  auto step_eagerly = [&] { optimizer.step(); };
+  bool explains = std::getenv("BENCH_EXPLAIN") != nullptr;
+  if (form == "eager") return train([&](const Tensor& in) { return model->forward(in); }, step_eagerly, [] { return size_t{0}; });
+  if (form == "whole") {
+    auto step = compile(
+        [&](const Tensor& in, const Tensor& targets) {
+          optimizer.zero_grad();
+          Tensor loss = loss_of(model->forward(in), targets);
+          loss.backward();
+          optimizer.step();
+          return loss;
+        },
+        {.name = "step"});
+    serve([&] { step(x, y); }, [&] { return arena_of(explain(step)); });
+    if (explains) std::cerr << explain(step);
+    return;
+  }
+  Options options{.name = "model"};
+  if (form == "budget") {
+    options.trust = Trust::pure;
+    options.memory_budget = 0.5;
+  }
+  auto fast = compile(model, options);
+  auto update = compile(optimizer, {.name = "optimizer"});
+  auto scratch = [&] { return std::max(arena_of(explain(fast)), arena_of(explain(update))); };
+  if (form == "loop") train(fast, step_eagerly, scratch);
+  else train(fast, update, scratch);
+  if (explains) std::cerr << explain(fast) << explain(update);
+}
+
+Tensor ids(int64_t batch, int64_t length, int64_t vocabulary) { return torch::randint(3, vocabulary, {batch, length}); }
+
+void run_llama(at::ScalarType dtype, bool all_linears, const std::string& form) {
+  LlamaSizes sizes{.lora_rank = 8, .lora_on_all = all_linears};
+  Llama model(sizes);
+  model->to(dtype);
+  // Each token from those before it, as loss_of takes it.
+  Tensor tokens = ids(4, 128, sizes.vocabulary);
+  run(model, tokens, tokens.roll(-1, 1), form);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc != 3) return std::fprintf(stderr, "bench_loop NETWORK FORM\n"), 2;
+  if (measures_memory()) CountingAllocator::install();
   at::set_num_threads(1);
   torch::manual_seed(0);
-  int rounds = argc > 1 ? std::atoi(argv[1]) : 21;
+  std::string network = argv[1], form = argv[2];
   auto targets = [](c10::IntArrayRef sizes, int64_t classes) { return torch::randint(classes, sizes); };
-  bench_network(
-      "MLP",
-      [] {
-        return Mlp(std::vector<int64_t>{64, 128, 128, 10});
-      },
-      torch::randn({32, 64}), targets({32}, 10), rounds, 40);
-  bench_network(
-      "CNN", [] { return Cnn(); }, torch::randn({32, 3, 32, 32}), targets({32}, 10), rounds, 2);
-  bench_network(
-      "LSTM", [] { return Lstm(); }, torch::randn({32, 16, 64}), targets({32}, 10), rounds, 2);
-  Gpt2Sizes sizes{.layers = 4, .width = 256, .heads = 8, .vocabulary = 1000, .positions = 64};
-  bench_network(
-      "GPT", [&] { return Gpt2(sizes); }, torch::randint(1000, {8, 64}), targets({8, 64}, 1000), rounds, 1);
+  Gpt2Sizes gpt{.layers = 4, .width = 256, .heads = 8, .vocabulary = 1000, .positions = 64};
+  if (network == "mlp") run(Mlp(std::vector<int64_t>{64, 128, 128, 10}), torch::randn({32, 64}), targets({32}, 10), form);
+  else if (network == "cnn") run(Cnn(), torch::randn({32, 3, 32, 32}), targets({32}, 10), form);
+  else if (network == "lstm") run(Lstm(), torch::randn({32, 16, 64}), targets({32}, 10), form);
+  else if (network == "gpt") run(Gpt2(gpt), ids(8, 64, 1000), targets({8, 64}, 1000), form);
+  else if (network == "bert") run(BertClassifier(), ids(8, 128, 30000), targets({8}, 2), form);
+  else if (network == "llama_qv") run_llama(at::kFloat, /*all_linears=*/false, form);
+  else if (network == "llama_all") run_llama(at::kFloat, /*all_linears=*/true, form);
+  else if (network == "llama_bf16") run_llama(at::kBFloat16, /*all_linears=*/false, form);
+  else return std::fprintf(stderr, "bench_loop: there is no network '%s'\n", argv[1]), 2;
 }

@@ -1,6 +1,5 @@
 // Whole models compared with eager, on all cores: compile time, inference and training speed, memory.
 // `bench_models compile|memory|modes|train` runs one benchmark.
-#include <c10/core/CPUAllocator.h>
 #include <tenon/compile.h>
 #include <tenon/control.h>
 #include <tenon/inspect.h>
@@ -8,12 +7,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <mutex>
 #include <regex>
 #include <string>
-#include <unordered_map>
 
 #include "base/clock.h"
+#include "bench/counting_allocator.h"
 #include "bench/models/bert.h"
 #include "bench/models/gpt2.h"
 #include "bench/models/llama.h"
@@ -75,48 +73,6 @@ double bench_compile(const std::string& name, Model model, const Tensor& ids) {
 
 void report_growth(const char* name, double at_12, double at_48) { report(name, at_48 / at_12, "x 12 layers", at_12, at_48); }
 
-// Counts the bytes that libtorch has allocated, rounded up to the allocator's 64-byte granularity.
-class CountingAllocator final : public c10::Allocator {
- public:
-  c10::DataPtr allocate(size_t bytes) override {
-    bytes = (bytes + 63) / 64 * 64;
-    void* memory = std::aligned_alloc(64, bytes);
-    std::lock_guard lock(mutex_);
-    sizes_[memory] = bytes;
-    now_ += bytes;
-    peak_ = std::max(peak_, now_);
-    return {memory, memory, &free, c10::kCPU};
-  }
-  c10::DeleterFnPtr raw_deleter() const override { return &free; }
-  void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
-
-  // The peak of allocated bytes while `f` runs, minus those allocated before.
-  size_t peak_of(const std::function<void()>& f) {
-    size_t before = peak_ = now_;
-    f();
-    return peak_ - before;
-  }
-
- private:
-  static void free(void* memory);
-
-  std::mutex mutex_;
-  std::unordered_map<void*, size_t> sizes_;
-  size_t now_ = 0, peak_ = 0;
-};
-CountingAllocator counting;
-
-void CountingAllocator::free(void* memory) {
-  {
-    std::lock_guard lock(counting.mutex_);
-    auto it = counting.sizes_.find(memory);
-    if (it == counting.sizes_.end()) return;
-    counting.now_ -= it->second;
-    counting.sizes_.erase(it);
-  }
-  std::free(memory);
-}
-
 // Counts ops that run in ATen, except those that are meant to (GEMM, attention, convolution).
 void report_left(const std::string& name, const Explanation& why) {
   const std::regex calls("aten::(mm|addmm|bmm|baddbmm|convolution|convolution_backward|_scaled_dot_product.*)");
@@ -138,6 +94,7 @@ void bench_memory(const std::string& name, Model model, const Tensor& input) {
   auto forward = [&](const Tensor& in) { return model->forward(in); };
   auto compiled = compile(forward);
   for (int i = 0; i < 4; ++i) compiled(input);
+  CountingAllocator& counting = CountingAllocator::instance();
   size_t eager = counting.peak_of([&] { forward(input); }), ours = counting.peak_of([&] { compiled(input); }), arena = 0;
   for (const auto& graph : explain(compiled).graphs) arena = std::max(arena, graph.arena_bytes);
   auto bytes = [](size_t n) { return static_cast<double>(n) * 1e-6; };
@@ -221,7 +178,7 @@ int main(int argc, char** argv) {
     report_growth("compile work bert 48", bert_12, bert(48));
   }
   if (part.empty() || part == "memory") {
-    c10::SetCPUAllocator(&counting, 100);
+    CountingAllocator::install();
     bench_memory("llama", Llama(LlamaSizes{.layers = 3}), random_ids(1, 32000));
     bench_memory("bert", Bert(BertSizes{.layers = 3}), random_ids(1, 30522));
     bench_memory("gpt2", Gpt2(Gpt2Sizes{.layers = 3}), random_ids(1, 50257));

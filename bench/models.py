@@ -120,10 +120,10 @@ class Gpt2Block(nn.Module):
 
 
 class Gpt2(nn.Module):
-    def __init__(self, layers=12, width=768, vocabulary=50257):
+    def __init__(self, layers=12, width=768, vocabulary=50257, heads=12, positions=1024):
         super().__init__()
-        self.words, self.positions, self.norm = nn.Embedding(vocabulary, width), nn.Embedding(1024, width), nn.LayerNorm(width)
-        self.blocks = nn.ModuleList(Gpt2Block() for _ in range(layers))
+        self.words, self.positions, self.norm = nn.Embedding(vocabulary, width), nn.Embedding(positions, width), nn.LayerNorm(width)
+        self.blocks = nn.ModuleList(Gpt2Block(width, heads) for _ in range(layers))
 
     def forward(self, ids):
         x = self.words(ids) + self.positions(torch.arange(ids.shape[1]))
@@ -196,6 +196,74 @@ class SmallCnn(nn.Module):
     def forward(self, images):
         x = torch.relu(self.conv3(torch.relu(self.conv2(torch.relu(self.conv1(images))))))
         return self.out(x.mean((2, 3)))
+
+
+class TrainedCnn(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(3, 32, 3, padding=1), nn.Conv2d(32, 64, 3, stride=2, padding=1)
+        self.norm1, self.norm2, self.out = nn.BatchNorm2d(32), nn.BatchNorm2d(64), nn.Linear(64, 10)
+
+    def forward(self, images):
+        x = torch.relu(self.norm2(self.conv2(torch.relu(self.norm1(self.conv1(images))))))
+        return self.out(x.mean((2, 3)))
+
+
+class Lstm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.out = nn.LSTM(64, 128, batch_first=True), nn.Linear(128, 10)
+
+    def forward(self, x):
+        return self.out(self.lstm(x)[0].select(1, -1))
+
+
+class BertClassifier(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bert, self.out = Bert(), nn.Linear(768, 2)
+
+    def forward(self, ids):
+        return self.out(self.bert(ids).select(1, 0))
+
+
+class LoraLinear(nn.Module):
+    """A frozen linear layer with a trained low-rank correction of scale 2."""
+
+    def __init__(self, base, rank):
+        super().__init__()
+        self.base = base
+        self.a, self.b = nn.Parameter(torch.randn(rank, base.in_features) * 0.02), nn.Parameter(torch.zeros(base.out_features, rank))
+
+    def forward(self, x):
+        return self.base(x) + F.linear(F.linear(x, self.a), self.b) * 2.0
+
+
+def lora_llama(on_all, dtype):
+    model = Llama()
+    for parameter in model.parameters():
+        parameter.requires_grad = False
+    for block in model.blocks:
+        for name in ("q", "v", "k", "o", "gate", "up", "down") if on_all else ("q", "v"):
+            setattr(block, name, LoraLinear(getattr(block, name), 8))
+    return model.to(dtype)
+
+
+def make_training(name):
+    """Returns a model, its input and its targets, equal to those of bench_loop."""
+    torch.manual_seed(0)
+    ids = lambda batch, length, vocabulary: torch.randint(3, vocabulary, (batch, length))
+    classes = lambda sizes, count: torch.randint(count, sizes)
+    if name.startswith("llama"):
+        tokens = ids(4, 128, 32000)
+        return lora_llama(name == "llama_all", torch.bfloat16 if name == "llama_bf16" else torch.float32), tokens, tokens.roll(-1, 1)
+    return {
+        "mlp": lambda: (Mlp([64, 128, 128, 10]), torch.randn(32, 64), classes((32,), 10)),
+        "cnn": lambda: (TrainedCnn(), torch.randn(32, 3, 32, 32), classes((32,), 10)),
+        "lstm": lambda: (Lstm(), torch.randn(32, 16, 64), classes((32,), 10)),
+        "gpt": lambda: (Gpt2(4, 256, 1000, 8, 64), ids(8, 64, 1000), classes((8, 64), 1000)),
+        "bert": lambda: (BertClassifier(), ids(8, 128, 30000), classes((8,), 2)),
+    }[name]()
 
 
 LARGE = ("llama", "bert", "gpt2", "vit", "resnet50")

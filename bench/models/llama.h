@@ -9,7 +9,8 @@ using torch::Tensor;
 
 struct LlamaSizes {
   int64_t layers = 12, width = 768, heads = 12, kv_heads = 4, inner = 2048, vocabulary = 32000;
-  int64_t lora_rank = 0;  // on the query and value projections; 0: none, and everything is trained
+  int64_t lora_rank = 0;     // on the query and value projections; 0: none, and everything is trained
+  bool lora_on_all = false;  // on all linear layers of the blocks
 };
 
 // A linear layer without bias; with a rank, it is frozen and has a trained low-rank correction of scale 2.
@@ -43,12 +44,12 @@ struct LlamaBlockImpl : torch::nn::Module {
       : head(s.width / s.heads),
         groups(s.heads / s.kv_heads),
         q(s.width, s.width, s.lora_rank),
-        k(s.width, head * s.kv_heads),
+        k(s.width, head * s.kv_heads, s.lora_on_all ? s.lora_rank : 0),
         v(s.width, head * s.kv_heads, s.lora_rank),
-        o(s.width, s.width),
-        gate(s.width, s.inner),
-        up(s.width, s.inner),
-        down(s.inner, s.width),
+        o(s.width, s.width, s.lora_on_all ? s.lora_rank : 0),
+        gate(s.width, s.inner, s.lora_on_all ? s.lora_rank : 0),
+        up(s.width, s.inner, s.lora_on_all ? s.lora_rank : 0),
+        down(s.inner, s.width, s.lora_on_all ? s.lora_rank : 0),
         norm1(s.width),
         norm2(s.width) {
     register_module("q", q), register_module("k", k), register_module("v", v), register_module("o", o);

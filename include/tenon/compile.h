@@ -83,6 +83,8 @@ struct Options {
   // Tensors among the arguments, counted from 0 as in `explain`, whose sizes stay constants of the graphs: each of their sizes gets
   // graphs of its own. Calls throw UserError(config) if there are fewer tensors.
   std::vector<size_t> specialise;
+  // Fraction in [0, 1] of the fastest choice's memory that a `pure` forward may save for its backward, which computes the rest again.
+  double memory_budget = 1;
   Mode mode = Mode::standard;
   // Time that max_autotune may spend on one graph. Progress is shown on a terminal.
   double tuning_seconds = 20;

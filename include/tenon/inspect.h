@@ -70,6 +70,7 @@ struct TENON_API Explanation {
   // Backward passes that started after a call had returned, under Trust::checked, by the same kinds.
   struct BackwardPasses {
     size_t calls = 0, answered = 0, replayed = 0, recorded = 0, plain = 0;
+    size_t whole = 0;  // Passes that one graph computed, without libtorch's autograd nodes.
   } backwards;
   size_t program_ops = 0;  // Number of ops of the last recording, as the program called them.
   std::vector<Graph> graphs;

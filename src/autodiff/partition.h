@@ -1,8 +1,9 @@
 // Splits a joint graph into a forward and a backward graph where the recorded backward begins. The forward
-// also returns the values that the backward reads ("saved"); views are recomputed instead of saved. Both
-// graphs may contain dead nodes.
+// also returns values that the backward reads ("saved"); the backward computes others again. Both graphs may
+// contain dead nodes.
 #pragma once
 
+#include "autodiff/saved_values.h"
 #include "ir/graph/graph.h"
 
 namespace tenon::autodiff {
@@ -19,6 +20,6 @@ struct Partition {
   std::vector<BackwardInput> backward_inputs;
 };
 
-Partition partition(const ir::Graph& joint, size_t forward_outputs);
+Partition partition(const ir::Graph& joint, size_t forward_outputs, const RecomputeSettings& settings = {});
 
 }  // namespace tenon::autodiff

@@ -7,6 +7,7 @@
 #include "build/build_error.h"
 #include "build/code_cache.h"
 #include "build/native.h"
+#include "build/recompute_cost.h"
 #include "ir/graph/parse.h"
 #include "ir/graph/print.h"
 #include "ir/graph/verify.h"
@@ -68,7 +69,7 @@ JointProgram build_joint_program(const capture::Tape& tape, const capture::TapeR
   if (!out.functional.obstacles.empty()) return out;
   // The joint graph is split before any pass: which values the backward saves is decided on the program's own ops.
   auto halves = phases.time(Phase::partition, [&] {
-    auto split = autodiff::partition(out.functional.graph, out.functional.forward_outputs);
+    auto split = autodiff::partition(out.functional.graph, out.functional.forward_outputs, {recompute_time, options.memory_budget});
     passes::eliminate_dead(split.forward);
     passes::eliminate_dead(split.backward);
     return split;

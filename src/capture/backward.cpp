@@ -5,17 +5,13 @@
 #include <dlfcn.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/functions/accumulate_grad.h>
-#include <torch/csrc/autograd/functions/tensor.h>
 
 #include <algorithm>
 #include <mutex>
-#include <string_view>
-#include <typeinfo>
-#include <unordered_map>
 
 #include "base/per_thread.h"
 #include "base/pointer_map.h"
+#include "capture/autograd_graph.h"
 #include "capture/listener.h"
 #include "capture/observed_tensor.h"
 
@@ -26,35 +22,9 @@ using torch::autograd::edge_list;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-enum class NodeKind : uint8_t { foreign, plain, leaf, slices };
-
 // Sequence number of this thread's first node whose saved tensors are certainly intact: a backward may have released those of
 // older nodes.
 thread_local uint64_t t_first_intact_node = 0;
-
-// Identifies a node's type by the address of its virtual table.
-uint64_t type_of(const Node& node) { return *reinterpret_cast<const uint64_t*>(&node); }
-
-NodeKind look_up(const Node& node) {
-  std::string_view name = typeid(node).name();
-  if (name.starts_with("N5torch8autograd9generated")) return NodeKind::plain;
-  if (typeid(node) == typeid(torch::autograd::AccumulateGrad)) return NodeKind::leaf;
-  if (typeid(node) == typeid(torch::autograd::CopySlices)) return NodeKind::slices;
-  if (typeid(node) == typeid(torch::autograd::CopyBackwards)) return NodeKind::plain;
-  return NodeKind::foreign;
-}
-
-NodeKind kind_of(const Node& node) {
-  auto& known = per_thread<std::unordered_map<uint64_t, NodeKind>>();
-  auto [it, fresh] = known.try_emplace(type_of(node), NodeKind::foreign);
-  if (fresh) it->second = look_up(node);
-  return it->second;
-}
-
-bool has_hooks(Node& node) {
-  return !node.pre_hooks().empty() || !node.post_hooks().empty() || !node.tensor_pre_hooks().empty() ||
-         !node.retains_grad_hooks().empty() || node.tensor_post_acc_grad_hooks();
-}
 
 class EngineCall : public BackwardCall {
  public:
@@ -62,43 +32,10 @@ class EngineCall : public BackwardCall {
       : roots_(roots), gradients_(gradients), keep_graph_(keep_graph) {}
 
   std::optional<BackwardGraph> graph(uint64_t first_node) const override {
-    BackwardGraph graph;
-    nodes_.clear();
-    PointerMap indices;
-    auto follow = [&](const torch::autograd::Edge& edge) {
-      if (!edge.function) return graph.signature.push_back(UINT64_MAX);
-      Node* node = edge.function.get();
-      int32_t index = indices.find(node);
-      if (index < 0) {
-        index = static_cast<int32_t>(nodes_.size());
-        indices.insert(node, index);
-        nodes_.push_back(node);
-      }
-      graph.signature.push_back(static_cast<uint64_t>(index) << 32 | edge.input_nr);
-    };
-    for (const auto& edge : roots_) follow(edge);
-    uint64_t thread = at::RecordFunction::currentThreadId();
-    for (size_t i = 0; i < nodes_.size(); ++i) {
-      Node& node = *nodes_[i];
-      NodeKind kind = kind_of(node);
-      if (kind == NodeKind::foreign || has_hooks(node)) return std::nullopt;
-      graph.signature.push_back(type_of(node));
-      if (kind == NodeKind::leaf) {
-        graph.leaves.push_back(static_cast<torch::autograd::AccumulateGrad&>(node).variable);
-        continue;
-      }
-      if (node.sequence_nr() < std::max(first_node, t_first_intact_node) || node.thread_id() != thread) return std::nullopt;
-      graph.signature.push_back(node.sequence_nr() - first_node);
-      if (kind == NodeKind::slices) {
-        const auto& inner = static_cast<torch::autograd::CopySlices&>(node).fn;
-        if (!inner || kind_of(*inner) != NodeKind::plain || has_hooks(*inner)) return std::nullopt;
-        graph.signature.push_back(type_of(*inner));
-      }
-      for (const auto& edge : node.next_edges()) follow(edge);
-    }
-    return graph;
+    return read_graph(roots_, std::max(first_node, t_first_intact_node), first_node, nodes_);
   }
-
+  std::optional<BackwardGraph> graph_with_state() const override { return read_graph_with_state(roots_, nodes_); }
+  bool lock_leaves(std::vector<std::unique_lock<std::mutex>>& locks) const override { return capture::lock_leaves(nodes_, locks); }
   const std::vector<at::Tensor>& gradients() const override { return gradients_; }
   bool keeps_graph() const override { return keep_graph_; }
 
@@ -111,7 +48,7 @@ class EngineCall : public BackwardCall {
   const edge_list& roots_;
   const variable_list& gradients_;
   bool keep_graph_;
-  mutable std::vector<Node*> nodes_;  // The nodes in the traversal order of graph().
+  mutable std::vector<Node*> nodes_;  // The nodes in the order of the signature.
 };
 
 // The autograd nodes of a call that has returned.
@@ -162,24 +99,27 @@ class InterceptingEngine : public torch::autograd::Engine {
       LibraryCode library(EngineCall(roots, inputs, keep_graph).graph(0).has_value());
       return run();
     };
-    Listener* listener = current_listener();
     bool is_plain = !torch::autograd::get_current_node() && !torch::autograd::AnomalyMode::is_enabled();
-    if (!listener) {
-      std::shared_ptr<BackwardRunner> runner = is_plain ? runner_of(roots) : nullptr;
-      if (!runner) return run();
-      variable_list out;
-      runner->run_backward([&] { out = run_unannounced(); });
+    auto run_observed = [&](Listener* listener) {
+      bool whole = accumulate_grad && !create_graph && outputs.empty() && is_plain;
+      if (!whole || listening_is_paused()) return run_unannounced();
+      EngineCall call(roots, inputs, keep_graph);
+      if (listener->on_backward(call)) {
+        if (!keep_graph) t_first_intact_node = nodes;
+        return variable_list();
+      }
+      variable_list out = run_unannounced();
+      listener->after_backward();
       return out;
-    }
-    bool whole = accumulate_grad && !create_graph && outputs.empty() && is_plain;
-    if (!whole || listening_is_paused()) return run_unannounced();
-    EngineCall call(roots, inputs, keep_graph);
-    if (listener->on_backward(call)) {
-      if (!keep_graph) t_first_intact_node = nodes;
-      return {};
-    }
-    variable_list out = run_unannounced();
-    listener->after_backward();
+    };
+    if (Listener* listener = current_listener()) return run_observed(listener);
+    std::shared_ptr<BackwardRunner> runner = is_plain ? runner_of(roots) : nullptr;
+    if (!runner) return run();
+    variable_list out;
+    runner->run_backward([&] {
+      Listener* listener = current_listener();
+      out = listener ? run_observed(listener) : run();
+    });
     return out;
   }
 };

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -18,6 +19,7 @@ namespace tenon::capture {
 struct BackwardGraph {
   std::vector<uint64_t> signature;  // Node types, sequence numbers and edges in traversal order.
   std::vector<at::Tensor> leaves;
+  std::vector<at::Tensor> saved;  // The tensors that the nodes have saved; only for a backward after the call.
 };
 
 // One call to `backward()`.
@@ -27,6 +29,12 @@ class BackwardCall {
   // Returns nullopt if the graph contains user code or nodes that another thread created, that are older than
   // `first_node`, or whose saved tensors an earlier backward may have released.
   virtual std::optional<BackwardGraph> graph(uint64_t first_node) const = 0;
+  // The same for a backward after the call, whose nodes may have any age. The signature then contains all that the nodes have
+  // saved besides tensors.
+  virtual std::optional<BackwardGraph> graph_with_state() const = 0;
+  // Locks the leaves of the graph that was read last, as libtorch does while it accumulates gradients. Returns false if another thread
+  // holds a lock.
+  virtual bool lock_leaves(std::vector<std::unique_lock<std::mutex>>& locks) const = 0;
   virtual const std::vector<at::Tensor>& gradients() const = 0;
   virtual bool keeps_graph() const = 0;
   // Releases the nodes' saved tensors unless the graph is kept.
@@ -46,9 +54,11 @@ struct TensorSnapshot {
 // The state before a backward pass that is about to run.
 struct BackwardStart {
   size_t op = 0;  // Index of the next op on the tape.
+  DispatchState dispatch_state;
   BackwardGraph graph;
   std::vector<TensorSnapshot> gradients;  // The gradients of the roots.
   std::vector<TensorSnapshot> before;     // The gradients of the leaves.
+  std::vector<TensorSnapshot> saved;      // The tensors that the nodes have saved.
 };
 
 // Returns nullopt if a gradient is not a plain CPU tensor.

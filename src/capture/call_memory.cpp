@@ -97,11 +97,22 @@ class OpRunner {
 }  // namespace
 
 void CallMemory::borrow(int32_t storage, const void* begin, size_t bytes, int64_t shift, c10::StorageImpl* owner) {
-  buffers_[storage] = {true, static_cast<const char*>(begin) + shift, bytes - shift, owner, shift != 0,
-                       {},   std::move(buffers_[storage].reusable)};
+  buffers_[storage] = {.is_borrowed = true,
+                       .begin = static_cast<const char*>(begin) + shift,
+                       .bytes = bytes - shift,
+                       .owner = owner,
+                       .is_shifted = shift != 0,
+                       .reusable = std::move(buffers_[storage].reusable)};
 }
 
 void CallMemory::set(int32_t storage, c10::Storage made) { buffers_[storage] = {.made = std::move(made)}; }
+
+void CallMemory::own(int32_t storage, c10::Storage only) { buffers_[storage] = {.is_owned = true, .made = std::move(only)}; }
+
+void CallMemory::release_owned() {
+  for (CallBuffer& buffer : buffers_)
+    if (buffer.is_owned) buffer.made = {};
+}
 
 void CallMemory::clear() {
   for (CallBuffer& buffer : buffers_) {

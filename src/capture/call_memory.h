@@ -16,6 +16,10 @@ class CallMemory {
   void borrow(int32_t storage, const void* begin, size_t bytes, int64_t shift, c10::StorageImpl* owner);
   // Sets the storage that an op returned.
   void set(int32_t storage, c10::Storage made);
+  // Takes a storage that nobody else holds any more.
+  void own(int32_t storage, c10::Storage only);
+  // Drops the storages that were given to `own`: tensors that `tensor` has returned keep them alive.
+  void release_owned();
 
   bool has(int32_t storage) const { return buffers_[storage].is_borrowed || buffers_[storage].made; }
   // Returns whether the tape's offsets differ from the caller's.
@@ -38,6 +42,7 @@ class CallMemory {
     size_t bytes = 0;
     c10::StorageImpl* owner = nullptr;
     bool is_shifted = false;
+    bool is_owned = false;  // Given to `own`.
     c10::Storage made;      // Made by an op, or on first use over borrowed memory.
     c10::Storage reusable;  // A borrowed storage of an earlier call, which is rebound instead of allocating a new one.
   };

@@ -100,13 +100,18 @@ void Replayer::run_immediately(const TapeOp& entry, const c10::OperatorHandle& o
   if (alone) flushed_ = cursor_;
 }
 
-// The program may catch the error and continue with another op, for which the storage ids have other meanings.
-void Replayer::forget_failed_op() {
+// Unbinds the storages that the last match has bound.
+void Replayer::undo_match() {
   if_alone([&] {
     for (int32_t id : storages_.newly_bound())
       if (storages_[id].armed) bridge::disarm(storages_[id].impl);
   });
   storages_.undo_match();
+}
+
+// The program may catch the error and continue with another op, for which the storage ids have other meanings.
+void Replayer::forget_failed_op() {
+  undo_match();
   if (!is_deriving()) return;
   derived_->tape.ops.pop_back();
   has_rule_.pop_back();
@@ -148,6 +153,10 @@ void Replayer::flush() {
   for (int32_t id : storages_.used()) {
     const CallStorage& storage = storages_[id];
     if (storage.pending) continue;
+    if (c10::Storage only = storages_.take_unused(id)) {
+      memory_.own(id, std::move(only));
+      continue;
+    }
     auto [begin, owner] = storages_.memory(storage);
     memory_.borrow(id, begin, storage.impl->nbytes(), storage.shift, owner);
   }

@@ -150,15 +150,18 @@ bool OpMatcher::matches_call(const UserCall& call, const Stack& stack) {
   return true;
 }
 
-bool OpMatcher::matches_gradients(const Backward& backward, const std::vector<at::Tensor>& gradients,
-                                  const std::vector<at::Tensor>& leaves) {
+bool OpMatcher::matches_backward_inputs(const Backward& backward, const std::vector<at::Tensor>& gradients, const BackwardGraph& graph) {
   storages_.start_match();
   auto same = [&](const TensorRef& ref, const at::Tensor& tensor) {
     return tensor.defined() == ref.defined() && (!tensor.defined() || matches_tensor(ref, tensor.unsafeGetTensorImpl()));
   };
   bool match = true;
   for (size_t i = 0; i < backward.gradients.size() && match; ++i) match = same(backward.gradients[i], gradients[i]);
-  for (size_t i = 0; i < backward.leaves.size() && match; ++i) match = same(backward.leaves[i].before, leaves[i].grad());
+  for (size_t i = 0; i < backward.leaves.size() && match; ++i)
+    match = same(backward.leaves[i].before, graph.leaves[i].grad()) &&
+            !(graph.leaves[i].grad().defined() && graph.leaves[i].grad().is_inference());
+  for (size_t i = 0; i < backward.saved.size() && match; ++i)
+    match = !backward.saved[i].defined() || same(backward.saved[i], graph.saved[i]);
   if (!match) storages_.undo_match();
   return match;
 }

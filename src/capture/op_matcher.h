@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "capture/backward.h"
 #include "capture/listener.h"
 #include "capture/storage_table.h"
 #include "capture/tape.h"
@@ -28,8 +29,8 @@ class OpMatcher {
 
   // Compares all arguments of a user call, including requires_grad; scalars must be equal. Unbinds as above.
   bool matches_call(const UserCall& call, const Stack& stack);
-  // Compares the gradients of a backward, and the leaves' gradients before it. Unbinds as above.
-  bool matches_gradients(const Backward& backward, const std::vector<at::Tensor>& gradients, const std::vector<at::Tensor>& leaves);
+  // Compares the gradients of a backward, the leaves' gradients before it, and saved tensors. Unbinds as above.
+  bool matches_backward_inputs(const Backward& backward, const std::vector<at::Tensor>& gradients, const BackwardGraph& graph);
 
  private:
   template <class Same>

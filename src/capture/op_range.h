@@ -23,7 +23,8 @@ using OpRangeRunner = std::function<bool(const OpRange&, CallMemory&)>;
 struct ReplayCounts {
   size_t replayed = 0;  // Number of deferred ops.
   size_t flushes = 0;
-  size_t op_by_op = 0;  // Number of flushes without a graph.
+  size_t op_by_op = 0;   // Number of flushes without a graph.
+  size_t backwards = 0;  // Number of backward passes that were deferred as a whole.
 };
 
 }  // namespace tenon::capture

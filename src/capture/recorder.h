@@ -15,6 +15,7 @@ struct RecordOptions {
   bool may_not_depart = false;  // A departure throws UserError(recompile).
   bool may_derive = true;       // A stream that differs only in sizes and integers is derived from a known one.
   bool record_calls = false;    // User calls are recorded besides the ops.
+  bool is_backward = false;     // The run is a backward whose forward ran before it.
   uint64_t first_node = 0;      // Number of autograd nodes that this thread had created when the run began.
 };
 
@@ -82,7 +83,6 @@ class Recorder : public Listener {
   bool record_call(UserCall& call, const Stack& stack, size_t first);
   bool record_call_results(UserCall& call, const Stack& stack, const std::vector<const c10::TensorImpl*>& operands);
   bool is_known(const at::Tensor& tensor) const;
-  TensorRef ref_of(const TensorSnapshot& snapshot) const;
   bool record_break(const c10::OperatorHandle& op, const struct OpTraits& traits, const Stack& stack, size_t first);
 
   RecordOptions options_;

@@ -1,12 +1,10 @@
 // Recording of user calls and of whole backward passes, each of which comprises many ops.
-#include <algorithm>
 #include <utility>
 
-#include "capture/backward.h"
+#include "capture/backward_event.h"
 #include "capture/deferrable_range.h"
 #include "capture/dispatch_state.h"
 #include "capture/recorder.h"
-#include "capture/stream.h"
 #include "capture/tensors.h"
 
 namespace tenon::capture {
@@ -87,91 +85,21 @@ void Recorder::on_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, 
 
 // ---- backward passes ----
 
-namespace {
-
-TensorSnapshot snapshot_of(const at::Tensor& tensor) {
-  TensorSnapshot snapshot;
-  if (!tensor.defined()) return snapshot;
-  snapshot.object = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
-  snapshot.storage = tensor.unsafeGetTensorImpl()->unsafe_storage().getWeakStorageImpl();
-  snapshot.geometry = geometry_of(tensor);
-  snapshot.version = tensor.is_inference() ? 0 : tensor._version();
-  return snapshot;
-}
-
-bool is_plain_gradient(const at::Tensor& tensor) {
-  return !tensor.defined() || (is_plain(tensor.unsafeGetTensorImpl()) && !tensor.requires_grad());
-}
-
-}  // namespace
-
-std::optional<BackwardStart> start_of(const BackwardCall& call, BackwardGraph graph, size_t op) {
-  BackwardStart start;
-  start.op = op;
-  for (const at::Tensor& gradient : call.gradients()) {
-    if (!gradient.defined() || !is_plain(gradient.unsafeGetTensorImpl())) return std::nullopt;
-    start.gradients.push_back(snapshot_of(gradient));
-  }
-  for (const at::Tensor& leaf : graph.leaves) {
-    if (!is_plain_gradient(leaf.grad())) return std::nullopt;
-    start.before.push_back(snapshot_of(leaf.grad()));
-  }
-  start.graph = std::move(graph);
-  return start;
-}
-
-TensorRef Recorder::ref_of(const TensorSnapshot& snapshot) const {
-  auto it = storages_.find(snapshot.storage._unsafe_get_target());
-  if (it == storages_.end()) return {};
-  TensorRef ref{it->second, snapshot.geometry};
-  ref.geometry.offset -= tape_.storages[ref.storage].shift / static_cast<int64_t>(c10::elementSize(ref.geometry.dtype));
-  return ref;
-}
-
 bool Recorder::on_backward(const BackwardCall& call) {
   running_backward_.reset();
-  if (auto graph = call.graph(options_.first_node)) running_backward_ = start_of(call, std::move(*graph), tape_.ops.size());
+  if (auto graph = graph_of(call, options_)) running_backward_ = start_of(call, std::move(*graph), tape_.ops.size());
   return false;
 }
 
 void Recorder::after_backward() {
   auto start = std::exchange(running_backward_, std::nullopt);
   if (!start) return;
-  Backward event{.signature = std::move(start->graph.signature)};
-  std::vector<int32_t> given;  // Storages that the program passes to the backward.
-  for (const TensorSnapshot& gradient : start->gradients) {
-    event.gradients.push_back(ref_of(gradient));
-    if (!event.gradients.back().defined()) return;
-    given.push_back(event.gradients.back().storage);
-  }
-  std::vector<int32_t> gradients;
-  for (size_t i = 0; i < start->before.size(); ++i) {
-    const TensorSnapshot& before = start->before[i];
-    const at::Tensor& gradient = start->graph.leaves[i].grad();
-    Backward::Leaf& leaf = event.leaves.emplace_back();
-    if (!gradient.defined()) continue;
-    if (!is_plain_gradient(gradient) || storage_id(gradient) < 0) return;
-    leaf.after = refer(gradient);
-    leaf.bumps = gradient._version();
-    gradients.push_back(leaf.after.storage);
-    if (!before.defined()) continue;
-    leaf.before = ref_of(before);
-    leaf.bumps -= before.version;
-    leaf.same = before.object._unsafe_get_target() == gradient.unsafeGetTensorImpl();
-    if (!leaf.before.defined() || !leaf.same) return;
-    given.push_back(leaf.before.storage);
-  }
-  auto range = deferrable_range(tape_, start->op, tape_.ops.size(), given);
-  if (!range) return;
-  for (int32_t storage : range->writes)
-    if (std::find(gradients.begin(), gradients.end(), storage) == gradients.end()) return;
-  event.range = std::move(*range);
-  for (size_t i = 0; i < event.range.begin; ++i) {
-    const TapeOp& op = tape_.ops[i];
-    if (op.no_grad || op.in_backward) continue;  // The op created no node of the graph.
-    for (size_t s = op.before.scalars; s < position_at(tape_, i + 1).scalars; ++s) event.scalars.push_back(static_cast<int32_t>(s));
-  }
-  tape_.backwards.push_back(std::move(event));
+  auto find = [&](const c10::StorageImpl* storage) -> std::optional<StorageOnTape> {
+    auto it = storages_.find(storage);
+    if (it == storages_.end()) return std::nullopt;
+    return StorageOnTape{it->second, tape_.storages[it->second].shift};
+  };
+  if (auto event = describe_backward(std::move(*start), tape_, find)) tape_.backwards.push_back(std::move(*event));
 }
 
 }  // namespace tenon::capture

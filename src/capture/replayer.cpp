@@ -106,7 +106,8 @@ void Replayer::depart(const std::string& difference) {
   std::unordered_map<const c10::StorageImpl*, int32_t> live;
   for (size_t s = 0; s < tape.storages.size(); ++s) {
     const CallStorage& storage = storages_[static_cast<int32_t>(s)];
-    if (!storage.impl || storage.weak.use_count() == 0) continue;
+    if (!storage.impl) continue;
+    // A backward that has begun may have released some. The weak reference keeps their addresses from being used again.
     live.emplace(storage.impl, static_cast<int32_t>(s));
     tape.storages[s].weak = storage.weak;
     tape.storages[s].shift = storage.shift;

@@ -116,11 +116,13 @@ class Replayer : public Listener, public PendingReplay {
   bool defer_range(const DeferrableRange& range);
   const UserCall* find_call(const c10::OperatorHandle& op, const Stack& stack);
   bool matches_backward(const Backward& backward, const BackwardGraph& graph, const BackwardCall& call);
+  void set_gradients(const Backward& backward, const BackwardGraph& graph);
   at::Tensor as_view(const at::Tensor& base, at::Tensor out) const;
 
   // Flushing.
   bool touches_deferred(const c10::OperatorHandle& op, const Stack& stack) const;
   void run_immediately(const TapeOp& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack, bool alone);
+  void undo_match();
   void forget_failed_op();
   void bind_results(const TapeOp& entry, const Stack& stack);
   std::vector<int32_t> disarm_operands(const c10::OperatorHandle& op, const Stack& stack);

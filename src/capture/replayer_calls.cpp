@@ -1,9 +1,10 @@
 // Replay of user calls and of whole backward passes: if one matches the stream, all of its ops are deferred together.
 #include <torch/csrc/autograd/VariableTypeUtils.h>
 
+#include <algorithm>
 #include <cstring>
 
-#include "capture/backward.h"
+#include "capture/backward_event.h"
 #include "capture/dispatch_state.h"
 #include "capture/replayer.h"
 #include "capture/tensors.h"
@@ -79,11 +80,12 @@ at::Tensor Replayer::as_view(const at::Tensor& base, at::Tensor out) const {
 // ---- backward passes ----
 
 bool Replayer::matches_backward(const Backward& backward, const BackwardGraph& graph, const BackwardCall& call) {
-  if (backward.range.begin != cursor_ || backward.gradients.size() != call.gradients().size() || backward.signature != graph.signature)
+  if (backward.range.begin != cursor_ || backward.gradients.size() != call.gradients().size() || backward.signature != graph.signature ||
+      !(backward.dispatch_state == current_dispatch_state()))
     return false;
   for (int32_t scalar : backward.scalars)
     if (std::memcmp(&memory_.scalars[scalar], &stream_->tape.scalars[scalar], sizeof(double)) != 0) return false;
-  return matcher_.matches_gradients(backward, call.gradients(), graph.leaves);
+  return matcher_.matches_backward_inputs(backward, call.gradients(), graph);
 }
 
 bool Replayer::on_backward(const BackwardCall& call) {
@@ -95,21 +97,23 @@ bool Replayer::on_backward(const BackwardCall& call) {
   running_backward_.reset();
   note_default_dtype();
   if (postponed_error_ || state_ != ReplayState::following || !same_nodes_) return false;
-  auto graph = call.graph(options_.first_node);
+  auto graph = graph_of(call, options_);
   if (!graph) return false;
+  std::vector<std::unique_lock<std::mutex>> locks;
+  if (!call.lock_leaves(locks)) return false;
   std::shared_ptr<const Stream> current = stream_;
   for (const auto& stream : *streams_) {
     if (stream != current && shared_ops(*current, *stream) < cursor_) continue;
     follow(stream);
     for (const Backward& backward : stream_->tape.backwards) {
-      if (!matches_backward(backward, *graph, call) || !defer_range(backward.range)) continue;
-      for (size_t i = 0; i < graph->leaves.size(); ++i) {
-        const Backward::Leaf& leaf = backward.leaves[i];
-        if (!leaf.after.defined()) continue;
-        if (!leaf.same) graph->leaves[i].mutable_grad() = make_result(leaf.after, Origin{}, {}, 0);
-        bump(graph->leaves[i].grad(), leaf.bumps);
+      if (!matches_backward(backward, *graph, call)) continue;
+      if (!defer_range(backward.range)) {
+        undo_match();
+        continue;
       }
+      set_gradients(backward, *graph);
       call.release();
+      ++counts_.backwards;
       return true;
     }
   }
@@ -118,12 +122,44 @@ bool Replayer::on_backward(const BackwardCall& call) {
   return false;
 }
 
+// Gives the leaves the gradients that the deferred ops of a backward compute.
+void Replayer::set_gradients(const Backward& backward, const BackwardGraph& graph) {
+  std::vector<int64_t> versions;  // Gradients that are views of one tensor share a counter.
+  for (const at::Tensor& leaf : graph.leaves) versions.push_back(leaf.grad().defined() ? leaf.grad()._version() : 0);
+  for (size_t i = 0; i < graph.leaves.size(); ++i) {
+    const Backward::Leaf& leaf = backward.leaves[i];
+    if (!leaf.after.defined()) continue;
+    if (!leaf.same) {
+      at::Tensor gradient = make_result(leaf.after, Origin{}, {}, 0);
+      gradient.unsafeGetTensorImpl()->set_allow_tensor_metadata_change(leaf.may_change_metadata);
+      graph.leaves[i].mutable_grad() = std::move(gradient);
+      versions[i] = 0;
+    }
+    const at::Tensor& gradient = graph.leaves[i].grad();
+    bump(gradient, versions[i] + leaf.bumps - gradient._version());
+  }
+}
+
 void Replayer::after_backward() {
   Lock lock(mutex_);
-  running_backward_.reset();
-  if (state_ != ReplayState::recording) return;
-  lock.unlock();
-  recorder_->after_backward();
+  auto start = std::exchange(running_backward_, std::nullopt);
+  if (state_ == ReplayState::recording) {
+    lock.unlock();
+    return recorder_->after_backward();
+  }
+  if (!start || !is_deriving()) return;
+  // The same backward with other sizes.
+  auto find = [&](const c10::StorageImpl* storage) -> std::optional<StorageOnTape> {
+    int32_t id = storages_.find(storage);
+    if (id < 0) return std::nullopt;
+    return StorageOnTape{id, storages_[id].shift};
+  };
+  Tape& tape = derived_->tape;
+  auto event = describe_backward(std::move(*start), tape, find);
+  if (!event) return;
+  // The derived tape has the scalars of the known stream. The backward's may depend on sizes: a mean divides by the number of elements.
+  std::copy_n(memory_.scalars.begin(), tape.scalars.size(), tape.scalars.begin());
+  tape.backwards.push_back(std::move(*event));
 }
 
 }  // namespace tenon::capture

@@ -159,6 +159,16 @@ std::pair<const void*, c10::StorageImpl*> StorageTable::memory(const CallStorage
   return {storage.is_withdrawn ? withdrawn_memory(*storage.pointer) : memory_of(storage.impl), storage.impl};
 }
 
+c10::Storage StorageTable::take_unused(int32_t id) {
+  CallStorage& storage = (*this)[id];
+  HeldMemory& held = held_[storage.held];
+  bool is_written = storage.is_withdrawn || storage.written_by_deferred;
+  if (held.snapshot || is_written || compares_ranges_ || storage.shift != 0 || held.storage.use_count() != 1) return {};
+  bridge::disarm(storage.impl);
+  storage.armed = false;
+  return std::move(held.storage);
+}
+
 bool StorageTable::has_changed(const CallStorage& storage) const {
   return storage.used_by_deferred && storage.held >= 0 && held_[storage.held].snapshot &&
          std::memcmp(held_[storage.held].snapshot.get(), memory_of(storage.impl), storage.impl->nbytes()) != 0;

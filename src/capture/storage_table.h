@@ -85,6 +85,8 @@ class StorageTable {
   void find_pointer(CallStorage& storage);
   // The address that deferred ops read or write, and the storage that owns the memory, or null.
   std::pair<const void*, c10::StorageImpl*> memory(const CallStorage& storage) const;
+  // Takes the storage if the deferred ops are the only ones that still use it; otherwise returns an empty one.
+  c10::Storage take_unused(int32_t id);
   // Returns whether the memory that deferred ops must read has changed since they were deferred.
   bool has_changed(const CallStorage& storage) const;
   // Restores withdrawn pointers and releases the memory of the deferred ops, after these have run.

@@ -115,6 +115,7 @@ struct DispatchState {
   uint64_t included = 0, excluded = 0;  // Raw dispatch key sets.
   uint32_t flags = 0;
   at::ScalarType default_dtype = at::kFloat;
+  at::ScalarType autocast_dtype = at::kBFloat16;
   bool operator==(const DispatchState&) const = default;
 };
 
@@ -132,12 +133,15 @@ struct UserCall {
 // A backward pass without user code.
 struct Backward {
   struct Leaf {
-    TensorRef before, after;  // The leaf's gradient.
-    bool same = false;        // The gradient stays the same object and is written in place.
-    int64_t bumps = 0;        // Number of increments of the gradient's version.
+    TensorRef before, after;          // The leaf's gradient.
+    bool same = false;                // The gradient stays the same object and is written in place.
+    bool may_change_metadata = true;  // libtorch allows the program to resize a new gradient.
+    int64_t bumps = 0;                // Number of increments of the gradient's version.
   };
+  DispatchState dispatch_state;
   std::vector<uint64_t> signature;   // Signature of the autograd graph.
   std::vector<TensorRef> gradients;  // The gradients of the roots.
+  std::vector<TensorRef> saved;      // The tensors that the nodes have saved; undefined if no op reads them.
   std::vector<Leaf> leaves;
   std::vector<int32_t> scalars;  // The free scalars that the autograd graph may have saved.
   DeferrableRange range;

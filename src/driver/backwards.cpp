@@ -14,7 +14,7 @@ Options backward_options(Options options) {
 
 }  // namespace
 
-Backwards::Backwards(const Options& options) : options_(backward_options(options)), calls_(options_, process_) {}
+Backwards::Backwards(const Options& options) : options_(backward_options(options)), calls_(options_, process_, /*are_backwards=*/true) {}
 
 void Backwards::run_backward(const std::function<void()>& body) {
   if (stance() == Stance::force_eager || process_is_ending()) return body();
@@ -29,7 +29,7 @@ void Backwards::explain(Explanation& out) {
   own.phases = out.phases;
   calls_.explain(own);
   out.phases = std::move(own.phases);
-  out.backwards = {own.calls, own.answered, own.replayed, own.recorded, own.plain};
+  out.backwards = {own.calls, own.answered, own.replayed, own.recorded, own.plain, own.backwards.whole};
   for (Explanation::Graph& graph : own.graphs) {
     graph.served_as = "backward, " + graph.served_as;
     out.graphs.push_back(std::move(graph));

@@ -73,6 +73,7 @@ void CheckedCalls::call(const detail::Leaves& in, const std::function<detail::Re
                                 .may_record = may_record(),
                                 .may_derive = options_.dynamic != Dynamic::no && stance() == Stance::compile,
                                 .record_calls = !grad_mode && !capture::forward_mode_is_active(),
+                                .is_backward = are_backwards_,
                                 .first_node = capture::nodes_made()};
   if (stance() != Stance::compile) {
     record.may_record = stance() == Stance::fail_on_recompile && streams->empty();
@@ -124,6 +125,7 @@ void CheckedCalls::learn(bool grad_mode, capture::Replayer& replayer, double sec
   ++counts_.calls;
   ++process_.calls;
   process_.flushes += replayer.counts().flushes;
+  counts_.backwards.whole += are_backwards_ && replayer.counts().backwards > 0;
   if (auto stream = replayer.followed()) {
     bool by_graphs = replayer.counts().op_by_op == 0;
     ++(by_graphs ? counts_.answered : counts_.replayed);
@@ -261,6 +263,7 @@ bool CheckedCalls::run_region(const CallKind& call, const capture::OpRange& rang
   } else {
     std::vector<at::Tensor> inputs;
     for (size_t i = 0; i < plan->inputs.size(); ++i) inputs.push_back(memory.tensor(plan->functional.inputs[i].storage, plan->inputs[i]));
+    memory.release_owned();  // The graph drops each input after its last use.
     auto results = plan->found.executable->run(std::move(inputs), runtime::RunMode::kernels, scalars);
     outputs.assign(std::make_move_iterator(results.begin()), std::make_move_iterator(results.end()));
   }
@@ -285,6 +288,7 @@ void CheckedCalls::explain(Explanation& out) {
   out.replayed += counts_.replayed;
   out.recorded += counts_.recorded;
   out.plain += counts_.plain;
+  out.backwards.whole += counts_.backwards.whole;
   if (counts_.program_ops > 0) out.program_ops = counts_.program_ops;
   out.obstacles.insert(out.obstacles.end(), counts_.obstacles.begin(), counts_.obstacles.end());
   for (auto& [key, family] : families_)

@@ -21,9 +21,9 @@ namespace tenon::driver {
 
 class CheckedCalls {
  public:
-  // `process`: the counters that include these calls.
-  explicit CheckedCalls(const Options& options, ProcessCounters& process = counters())
-      : options_(options), process_(process), internal_errors_(options) {}
+  // `process`: the counters that include these calls. `are_backwards`: each call is one backward pass.
+  explicit CheckedCalls(const Options& options, ProcessCounters& process = counters(), bool are_backwards = false)
+      : options_(options), process_(process), are_backwards_(are_backwards), internal_errors_(options) {}
 
   void call(const detail::Leaves& in, const std::function<detail::RecordedResult()>& body);
   bool has_streams() const { return !streams_[0].list()->empty() || !streams_[1].list()->empty(); }
@@ -62,6 +62,7 @@ class CheckedCalls {
 
   const Options& options_;
   ProcessCounters& process_;
+  const bool are_backwards_;
   capture::Streams streams_[2];  // Indexed by grad mode at the start of the call.
   std::mutex mutex_;             // Guards the members below.
   std::map<PlanKey, std::vector<std::shared_ptr<Plan>>> plans_;

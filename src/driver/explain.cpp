@@ -153,7 +153,8 @@ std::string Explanation::text() const {
       << plain << " eager)\n";
   if (backwards.calls > 0)
     out << "  backward passes after the calls: " << backwards.calls << " (" << backwards.answered << " served by graphs, "
-        << backwards.replayed << " replayed, " << backwards.recorded << " recorded, " << backwards.plain << " eager)\n";
+        << backwards.replayed << " replayed, " << backwards.recorded << " recorded, " << backwards.plain << " eager; " << backwards.whole
+        << " without autograd's nodes)\n";
   out << "  ops per call: " << program_ops << "\n";
   for (size_t i = 0; i < graphs.size(); ++i) {
     out << "  graph " << i << ": " << graphs[i].ops << " ops, " << graphs[i].served_as << ", served " << graphs[i].calls << " calls\n";
@@ -188,11 +189,8 @@ std::string Explanation::json() const {
   j["replayed"] = replayed;
   j["recorded"] = recorded;
   j["plain"] = plain;
-  j["backwards"] = {{"calls", backwards.calls},
-                    {"answered", backwards.answered},
-                    {"replayed", backwards.replayed},
-                    {"recorded", backwards.recorded},
-                    {"plain", backwards.plain}};
+  j["backwards"] = {{"calls", backwards.calls},       {"answered", backwards.answered}, {"replayed", backwards.replayed},
+                    {"recorded", backwards.recorded}, {"plain", backwards.plain},       {"whole", backwards.whole}};
   j["program_ops"] = program_ops;
   j["graphs"] = nlohmann::ordered_json::array();
   for (const Graph& g : graphs) {

@@ -36,6 +36,9 @@ Region::Region(Options options)
       backwards_(std::make_shared<driver::Backwards>(options_)),
       internal_errors_(options_) {
   keep_library_loaded();
+  if (!(options_.memory_budget >= 0 && options_.memory_budget <= 1))
+    throw UserError(ErrorCode::config, "Options::memory_budget of '" + options_.name + "' is " + std::to_string(options_.memory_budget) +
+                                           "; set a number from 0 to 1");
   counts_.name = options_.name;
   counts_.backend = options_.backend;
 }

@@ -60,13 +60,19 @@ void RunFrame::clear() {
 
 void RunFrame::begin() {
   if (!block_) block_.emplace(static_cast<size_t>(layout_.arena.bytes));
-  for (ir::ValueId id : layout_.arena.hosts) hosts_.push_back(allocate(id));
+  hosts_.resize(layout_.arena.hosts.size());
+}
+
+// Results are allocated when the first value is computed in their buffer: a backward frees saved tensors meanwhile.
+at::Tensor& RunFrame::host(size_t index) {
+  if (!hosts_[index].defined()) hosts_[index] = allocate(layout_.arena.hosts[index]);
+  return hosts_[index];
 }
 
 void* RunFrame::bind_arena(ir::ValueId id) {
   ir::Arena::Location location = layout_.arena.locations[id];
   char* begin = location.host == ir::Arena::kBlock ? block_->begin()
-                                                   : static_cast<char*>(hosts_[static_cast<size_t>(location.host)].mutable_data_ptr());
+                                                   : static_cast<char*>(host(static_cast<size_t>(location.host)).mutable_data_ptr());
   return memory_[id] = begin + location.begin;
 }
 
@@ -99,8 +105,8 @@ at::Tensor RunFrame::output(ir::ValueId id) {
     return tensor(id);
   }
   const std::vector<ir::ValueId>& hosts = layout_.arena.hosts;
-  auto host = std::find(hosts.begin(), hosts.end(), id);
-  return host == hosts.end() ? allocate(id) : hosts_[static_cast<size_t>(host - hosts.begin())];
+  auto it = std::find(hosts.begin(), hosts.end(), id);
+  return it == hosts.end() ? allocate(id) : host(static_cast<size_t>(it - hosts.begin()));
 }
 
 // A result of an earlier run is used again if nobody holds it any more.

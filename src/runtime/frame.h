@@ -63,6 +63,7 @@ class RunFrame {
  private:
   const at::Tensor& tensor_over_memory(ir::ValueId id);
   at::Tensor allocate(ir::ValueId id);
+  at::Tensor& host(size_t index);
 
   const FrameLayout& layout_;
   const ir::Graph& graph_;

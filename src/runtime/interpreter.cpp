@@ -76,11 +76,10 @@ std::vector<std::vector<ValueId>> Interpreter::find_drops(const ir::Reuse& reuse
     ir::for_each_definition(graph_.nodes[i], [&](ValueId id) {
       if (is_unowned[id]) dies[base(id)] = std::max(dies[base(id)], dies[id]);
     });
-  std::vector<bool> is_input(graph_.values.size(), false);
-  for (const ir::Input& input : graph_.inputs) is_input[input.value] = true;
+  for (const ir::WriteBack& write : graph_.write_backs) dies[write.input] = kNever;
   std::vector<std::vector<ValueId>> drops(graph_.nodes.size());
   for (size_t id = 0; id < dies.size(); ++id)
-    if (dies[id] != kNever && !is_input[id]) drops[dies[id]].push_back(static_cast<ValueId>(id));
+    if (dies[id] != kNever) drops[dies[id]].push_back(static_cast<ValueId>(id));
   return drops;
 }
 
