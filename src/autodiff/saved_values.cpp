@@ -11,7 +11,7 @@ namespace {
 using ir::kNoValue;
 using ir::ValueId;
 
-// Memory moves at about this rate on one core (`anchors`: 12 GB/s reading). A saved value is written and read once.
+// One core moves about 10 GB/s. A saved value is written and read once.
 constexpr double kNanosecondsPerByte = 2.0 / 10;
 // Values up to this size stay in the second-level cache, where saving costs little beside a kernel's fixed cost.
 constexpr int64_t kCachedBytes = 1 << 18;

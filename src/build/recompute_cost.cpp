@@ -13,7 +13,7 @@ namespace {
 
 using ir::ValueId;
 
-// Rates of one core, in nanoseconds (`bench_kernels`, `bench_host`; the products are those of MKL in f32).
+// Rough rates of one core, in nanoseconds. They are estimates, not fitted to measurements.
 constexpr double kPerElement = 0.05;          // A multiplication in a kernel that runs anyway.
 constexpr double kPerExpensiveElement = 0.7;  // An exponential or another transcendental function.
 constexpr double kPerByteMoved = 0.1;

@@ -17,7 +17,7 @@ namespace tenon::capture {
 std::optional<BackwardGraph> read_graph(const torch::autograd::edge_list& roots, uint64_t oldest, uint64_t first_node,
                                         std::vector<torch::autograd::Node*>& nodes);
 
-// The same for nodes of any age, with everything that they have saved. Ages count from the oldest node. Returns nullopt, too, if saved
+// The same for nodes of any age, with everything that they have saved. Ages are ranks among the nodes. Returns nullopt, too, if saved
 // tensors have been released or changed since.
 std::optional<BackwardGraph> read_graph_with_state(const torch::autograd::edge_list& roots, std::vector<torch::autograd::Node*>& nodes);
 
