@@ -32,12 +32,12 @@ function(tenon_folder)
     else()
       target_precompile_headers(${target} REUSE_FROM tenon_bridge)
     endif()
-    # Most of the time goes to headers of libtorch that the precompiled one does not hold.
-    if(TENON_UNITY AND NOT F_NAME MATCHES "bridge|runtime")
-      set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-      # Both are wrong of included source files and of large files with inlined strings.
-      target_compile_options(${target} PRIVATE -Wno-subobject-linkage -Wno-stringop-overflow)
-    endif()
+  endif()
+  # Most of the time goes to headers.
+  if(TENON_UNITY AND NOT F_NAME MATCHES "bridge|runtime")
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    # Both are wrong of included source files and of large files with inlined strings.
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage -Wno-stringop-overflow)
   endif()
   set_property(GLOBAL APPEND PROPERTY TENON_FOLDERS ${target})
 endfunction()

@@ -11,7 +11,7 @@ namespace {
 // Returns the number with a comma before each group of three digits.
 std::string grouped(int64_t number) {
   std::string out = std::to_string(number);
-  for (size_t at = out.size(); at > 3;) out.insert(at -= 3, ",");
+  for (size_t at = out.size(); at > 3;) out.insert(at -= 3, 1, ',');
   return out;
 }
 

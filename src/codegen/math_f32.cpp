@@ -4,17 +4,15 @@
 
 #include <llvm/IR/IntrinsicsX86.h>
 
-#include <limits>
+#include "codegen/math_constants.h"
 
 namespace tenon::codegen {
 namespace {
 
 namespace Intrinsic = llvm::Intrinsic;
 
-constexpr double kLog2E = 1.4426950408889634;
 constexpr double kLn2High = 0.693145751953125,
                  kLn2Low = 1.4286068203094173e-06;  // The high half has 15 bits, so that integer multiples are exact.
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Computes x·2^n for an integer n from -151 to 128, in two steps, since 2^n itself may not fit in f32.
 Value* scale(Builder& b, Value* x, Value* n) {
@@ -75,8 +73,7 @@ Value* log_f32(Builder& b, Value* x) {
   Value* result = b.mad(n, Builder::real(x, kLn2High), b.CreateFAdd(f, tail));
 
   Value* positive = b.CreateSelect(b.CreateFCmpOLT(x, Builder::real(x, kInfinity)), result, x);
-  Value* others = b.CreateSelect(b.CreateFCmpOEQ(x, Builder::real(x, 0)), Builder::real(x, -kInfinity),
-                                 Builder::real(x, std::numeric_limits<double>::quiet_NaN()));
+  Value* others = b.CreateSelect(b.CreateFCmpOEQ(x, Builder::real(x, 0)), Builder::real(x, -kInfinity), Builder::real(x, kNaN));
   return b.CreateSelect(b.CreateFCmpOGT(x, Builder::real(x, 0)), positive, others);
 }
 

@@ -5,10 +5,9 @@
 
 #include <llvm/IR/MDBuilder.h>
 
-#include <limits>
-
 #include "base/error.h"
 #include "codegen/math_calls.h"
+#include "codegen/math_constants.h"
 
 namespace tenon::codegen {
 namespace {
@@ -16,10 +15,8 @@ namespace {
 using ir::loop::Op;
 namespace Intrinsic = llvm::Intrinsic;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kPi = 3.141592653589793;
-constexpr double kLn2 = 0.6931471805599453, kLog2E = 1.4426950408889634;
+constexpr double kLn2 = 0.6931471805599453;
 // Adding this constant to a small number leaves the rounded integer in the low bits.
 constexpr double kRounder = 0x1.8p52;
 

@@ -14,22 +14,22 @@ namespace {
 
 constexpr size_t kAlignment = 8;  // Bytes, as in the Python package.
 
-[[noreturn]] void refuse(const std::string& file, const std::string& what) {
+[[noreturn]] void refuse_to_write(const std::string& file, const std::string& what) {
   throw UserError(ErrorCode::format, file + " cannot be written: " + what);
 }
 
 std::string quote(const std::string& file, std::string_view text) {
-  if (first_bad_utf8(text)) refuse(file, "the text " + shown(text) + " is not UTF-8");
+  if (first_bad_utf8(text)) refuse_to_write(file, "the text " + shown(text) + " is not UTF-8");
   return nlohmann::json(text).dump();
 }
 
 void check(const std::string& file, const TensorView& tensor) {
   std::string name = "the tensor " + shown(tensor.name);
-  if (tensor.name == "__metadata__") refuse(file, name + " has the name that the format reserves for metadata");
-  if (tensor.shape.size() > kMaxRank) refuse(file, name + " has more than " + std::to_string(kMaxRank) + " dimensions");
+  if (tensor.name == "__metadata__") refuse_to_write(file, name + " has the name that the format reserves for metadata");
+  if (tensor.shape.size() > kMaxRank) refuse_to_write(file, name + " has more than " + std::to_string(kMaxRank) + " dimensions");
   std::optional<uint64_t> size = byte_size(tensor.dtype, tensor.shape);
   if (!size || *size != tensor.data.size())
-    refuse(file, name + " has " + std::to_string(tensor.data.size()) + " bytes, which do not match its shape and dtype");
+    refuse_to_write(file, name + " has " + std::to_string(tensor.data.size()) + " bytes, which do not match its shape and dtype");
 }
 
 // Sorts by dtype, then by name. Larger elements come first, so that each tensor is aligned.
@@ -46,7 +46,7 @@ std::vector<size_t> order_of(std::span<const TensorView> tensors) {
 void refuse_repeated(const std::string& file, const std::string& what, std::vector<std::string_view> names) {
   std::sort(names.begin(), names.end());
   auto twice = std::adjacent_find(names.begin(), names.end());
-  if (twice != names.end()) refuse(file, what + " " + shown(*twice) + " is given twice");
+  if (twice != names.end()) refuse_to_write(file, what + " " + shown(*twice) + " is given twice");
 }
 
 void check_names(const std::string& file, std::span<const TensorView> tensors, const Metadata& metadata) {
@@ -56,7 +56,7 @@ void check_names(const std::string& file, std::span<const TensorView> tensors, c
   refuse_repeated(file, "the tensor", std::move(names));
   refuse_repeated(file, "the metadata", std::move(keys));
   if (metadata.size() > kMaxMetadataEntries)
-    refuse(file, "it has more than " + std::to_string(kMaxMetadataEntries) + " entries of metadata");
+    refuse_to_write(file, "it has more than " + std::to_string(kMaxMetadataEntries) + " entries of metadata");
 }
 
 std::string header_of(const std::string& file, std::span<const TensorView> tensors, std::span<const size_t> order,
@@ -83,7 +83,7 @@ std::string header_of(const std::string& file, std::span<const TensorView> tenso
   header += "}";
   header.resize((header.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
   if (header.size() > kMaxHeaderBytes)
-    refuse(file, "its header would have " + std::to_string(header.size()) + " bytes, more than readers accept");
+    refuse_to_write(file, "its header would have " + std::to_string(header.size()) + " bytes, more than readers accept");
   return header;
 }
 

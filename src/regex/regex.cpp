@@ -11,7 +11,7 @@ namespace tenon::regex {
 namespace {
 
 // Safety limits for PCRE2, not measured: nested backtracking points, memory of a match, nested groups of a pattern (PCRE2's default).
-constexpr uint32_t kMaxBacktrackDepth = 1'000'000, kMaxHeapKilobytes = 256 << 10, kMaxNestedGroups = 250;
+constexpr uint32_t kMaxBacktrackDepth = 1'000'000, kMaxHeapKilobytes = 256 << 10, kMaxNesting = 250;
 
 std::string message(int code) {
   PCRE2_UCHAR text[256];
@@ -61,7 +61,7 @@ Regex::Regex(std::string_view pattern, const RegexOptions& options, std::string_
   }
   CompileOwner context(non_null(pcre2_compile_context_create(nullptr)));
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
-  pcre2_set_parens_nest_limit(context.get(), kMaxNestedGroups);
+  pcre2_set_parens_nest_limit(context.get(), kMaxNesting);
   uint32_t flags = PCRE2_UTF | (options.is_literal ? PCRE2_LITERAL : PCRE2_UCP) | (options.is_multiline ? PCRE2_MULTILINE : 0);
   int error = 0;
   PCRE2_SIZE offset = 0;

@@ -119,7 +119,7 @@ Decoder::DecodeStep strip(JsonFields& fields) {
   };
 }
 
-Decoder::DecodeStep replace(JsonFields& fields) {
+Decoder::DecodeStep replace_token(JsonFields& fields) {
   TokenizerRegex regex = pattern_of(fields.need("pattern"), fields.where());
   std::string content = fields.text("content");
   return [=](Strings& texts) {
@@ -155,7 +155,7 @@ void add_steps(const Json& value, Decoder& decoder) {
   } else if (type == "Strip") {
     decoder.steps.push_back(strip(fields));
   } else if (type == "Replace") {
-    decoder.steps.push_back(replace(fields));
+    decoder.steps.push_back(replace_token(fields));
   } else if (type == "BPEDecoder") {
     decoder.steps.push_back(bpe(fields));
   } else {

@@ -90,7 +90,7 @@ Normalizer prepend(JsonFields& fields) {
   };
 }
 
-Normalizer replace(JsonFields& fields) {
+Normalizer replace_text(JsonFields& fields) {
   TokenizerRegex regex = pattern_of(fields.need("pattern"), fields.where());
   std::string content = fields.text("content");
   return [regex, content](Normalized& text) { text = replace_matches(text, regex, content); };
@@ -113,7 +113,7 @@ Normalizer of_type(TypedFields& fields) {
     bool left = fields.flag("strip_left"), right = fields.flag("strip_right");
     return [=](Normalized& text) { strip(text, left, right); };
   }
-  if (type == "Replace") return replace(fields);
+  if (type == "Replace") return replace_text(fields);
   if (type == "Prepend") return prepend(fields);
   refuse("the normalizer '" + type + "' is not supported");
 }

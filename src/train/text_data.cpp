@@ -113,7 +113,6 @@ nlohmann::json parse_line(std::string_view text, const std::string& where) {
 }
 
 TextExample read_line(std::string_view text, const std::string& where, const Tokenizer& tokenizer, const TextOptions& options) {
-  constexpr const char* kForms = "{\"text\": ...} or {\"prompt\": ..., \"completion\": ...}";
   nlohmann::json line = parse_line(text, where);
   TextExample example;
   if (line.is_object() && line.contains("text")) {
@@ -121,7 +120,7 @@ TextExample read_line(std::string_view text, const std::string& where, const Tok
   } else if (line.is_object() && line.contains("prompt") && line.contains("completion")) {
     example = encode_completion(text_field(line, "prompt", where), text_field(line, "completion", where), tokenizer);
   } else {
-    refuse_line(where, std::string("the line must be ") + kForms + ". Correct or remove it.");
+    refuse_line(where, R"(the line must be {"text": ...} or {"prompt": ..., "completion": ...}. Correct or remove it.)");
   }
   if (options.end_token && (example.ids.empty() || example.ids.back() != *options.end_token)) example.ids.push_back(*options.end_token);
   check_tokens(example.ids, options, where);

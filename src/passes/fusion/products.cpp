@@ -14,7 +14,9 @@ using ir::ValueId;
 
 bool is_contiguous(const ir::TensorType& type) { return same(type.strides, ir::contiguous_strides(type.sizes)); }
 
-bool is_dense(const ir::TensorType& type) { return is_contiguous(type) || (type.strides[0] == 1 && same(type.strides[1], type.sizes[0])); }
+bool is_contiguous_or_transposed(const ir::TensorType& type) {
+  return is_contiguous(type) || (type.strides[0] == 1 && same(type.strides[1], type.sizes[0]));
+}
 
 bool is_one(const ir::Node& node, size_t index) { return ir::plain_text(node.args[index]) == "1"; }
 
@@ -154,8 +156,8 @@ std::vector<ir::Group> find_products(const ir::Graph& graph, const ops::Lowering
     const ir::TensorType &left = graph.values[product.left].type, &right = graph.values[product.right].type,
                          &result = graph.values[ir::only_result(node)].type;
     bool fits = (left.dtype == ir::DType::f32 || left.dtype == ir::DType::bf16) && right.dtype == left.dtype && is_state(product.right) &&
-                is_dense(right) && left.sizes[0] > 0 && right.sizes[0] > 0 && right.sizes[1] > 0 && left.strides[1] == 1 &&
-                left.strides[0] >= left.sizes[1] && is_contiguous(result);
+                is_contiguous_or_transposed(right) && left.sizes[0] > 0 && right.sizes[0] > 0 && right.sizes[1] > 0 &&
+                left.strides[1] == 1 && left.strides[0] >= left.sizes[1] && is_contiguous(result);
     if (has_bias) {
       const ir::TensorType& bias = graph.values[product.bias].type;
       fits &= is_one(node, 3) && is_one(node, 4) && same(bias.sizes, {right.sizes[1]}) && is_contiguous(bias) && bias.dtype == left.dtype;
