@@ -5,11 +5,13 @@
 //   loop    compile(model)
 //   both    compile(model), compile(optimizer)
 //   whole   the whole step as one compiled function
+//   pure    the same under Trust::pure, with the optimizer watched
 //   budget  compile(model) under Trust::pure with memory_budget 0.5, compile(optimizer)
 #include <ATen/Parallel.h>
 #include <tenon/compile.h>
 #include <tenon/inspect.h>
 #include <tenon/optimizer.h>
+#include <tenon/trainer.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -19,6 +21,7 @@
 
 #include "bench/counting_allocator.h"
 #include "bench/models/bert.h"
+#include "bench/models/causal.h"
 #include "bench/models/gpt2.h"
 #include "bench/models/llama.h"
 #include "bench/models/small.h"
@@ -116,16 +119,21 @@ void run(Model model, const Tensor& x, const Tensor& y, const std::string& form)
   auto step_eagerly = [&] { optimizer.step(); };
   bool explains = std::getenv("BENCH_EXPLAIN") != nullptr;
   if (form == "eager") return train([&](const Tensor& in) { return model->forward(in); }, step_eagerly, [] { return size_t{0}; });
-  if (form == "whole") {
+  if (form == "whole" || form == "pure") {
+    Options options{.name = "step"};
+    if (form == "pure") {
+      options.trust = Trust::pure;
+      options.watch = {model, watch(optimizer)};
+    }
     auto step = compile(
         [&](const Tensor& in, const Tensor& targets) {
           optimizer.zero_grad();
           Tensor loss = loss_of(model->forward(in), targets);
           loss.backward();
           optimizer.step();
-          return loss;
+          return loss.detach();
         },
-        {.name = "step"});
+        options);
     serve([&] { step(x, y); }, [&] { return arena_of(explain(step)); });
     if (explains) std::cerr << explain(step);
     return;
@@ -154,6 +162,36 @@ void run_llama(at::ScalarType dtype, bool all_linears, const std::string& form) 
   run(model, tokens, tokens.roll(-1, 1), form);
 }
 
+// A model of tenon's own with a LoRA in a bank, beside PEFT in Python. Forms `eager` and `both`.
+void run_bank(const std::string& form) {
+  auto model = make_causal_model(/*layers=*/12, /*width=*/768, /*heads=*/12, /*vocabulary=*/32000);
+  Bank bank(model);
+  bank.create("default", LoraConfig{.r = 8, .lora_alpha = 16, .target_modules = {"q_proj", "v_proj"}});
+  TrainingTask task = causal_task(model, bank, "default");
+  task.set_training(true);
+  std::vector<Tensor> parameters;
+  for (const NamedTensor& parameter : task.parameters)
+    if (parameter.value().requires_grad()) parameters.push_back(parameter.value());
+  torch::optim::AdamW optimizer(parameters, torch::optim::AdamWOptions(1e-3));
+  Tensor tokens = ids(4, 128, 32000);
+  std::vector<Tensor> batch{tokens, tokens.clone(), torch::ones_like(tokens)};
+  auto train = [&](auto&& loss, auto&& update, auto&& scratch) {
+    auto step = [&] {
+      optimizer.zero_grad();
+      (loss(batch) / task.count_items(batch)).backward();
+      update();
+    };
+    serve(step, scratch);
+  };
+  if (form == "eager")
+    return train(
+        task.loss, [&] { optimizer.step(); }, [] { return size_t{0}; });
+  auto fast = compile(task.loss, task.compile_options);
+  auto update = compile(optimizer, {.name = "optimizer"});
+  train(fast, update, [&] { return std::max(arena_of(explain(fast)), arena_of(explain(update))); });
+  if (std::getenv("BENCH_EXPLAIN")) std::cerr << explain(fast) << explain(update);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -171,6 +209,7 @@ int main(int argc, char** argv) {
   else if (network == "bert") run(BertClassifier(), ids(8, 128, 30000), targets({8}, 2), form);
   else if (network == "llama_qv") run_llama(at::kFloat, /*all_linears=*/false, form);
   else if (network == "llama_all") run_llama(at::kFloat, /*all_linears=*/true, form);
+  else if (network == "bank") run_bank(form);
   else if (network == "llama_bf16") run_llama(at::kBFloat16, /*all_linears=*/false, form);
   else return std::fprintf(stderr, "bench_loop: there is no network '%s'\n", argv[1]), 2;
 }

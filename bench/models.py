@@ -249,11 +249,30 @@ def lora_llama(on_all, dtype):
     return model.to(dtype)
 
 
+class PeftLlama(nn.Module):
+    """The model of the network `bank` of bench_loop, by Transformers and PEFT."""
+
+    def __init__(self):
+        import peft
+        import transformers
+        super().__init__()
+        config = transformers.LlamaConfig(vocab_size=32000, hidden_size=768, intermediate_size=2304, num_hidden_layers=12,
+                                          num_attention_heads=12, num_key_value_heads=3, max_position_embeddings=8192)
+        model = transformers.LlamaForCausalLM(config)
+        self.model = peft.get_peft_model(model, peft.LoraConfig(r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"]))
+
+    def forward(self, ids):
+        return self.model(input_ids=ids, use_cache=False).logits
+
+
 def make_training(name):
     """Returns a model, its input and its targets, equal to those of bench_loop."""
     torch.manual_seed(0)
     ids = lambda batch, length, vocabulary: torch.randint(3, vocabulary, (batch, length))
     classes = lambda sizes, count: torch.randint(count, sizes)
+    if name == "bank":
+        tokens = ids(4, 128, 32000)
+        return PeftLlama(), tokens, tokens.roll(-1, 1)
     if name.startswith("llama"):
         tokens = ids(4, 128, 32000)
         return lora_llama(name == "llama_all", torch.bfloat16 if name == "llama_bf16" else torch.float32), tokens, tokens.roll(-1, 1)

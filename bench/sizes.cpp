@@ -104,16 +104,22 @@ void serve_lengths(int64_t layers) {
   }
 }
 
-// Growth of the heap per size that is met.
+// Growth of the heap by sizes that are met: by the first four, which are the number that a program of this length keeps whole, and per
+// further size.
 void bench_memory(int64_t layers) {
-  constexpr int64_t kSizes = 6;  // All of them are remembered.
   Llama model = make_model(layers);
   auto fast = compile([&](const Tensor& ids) { return model->forward(ids); }, {.name = "llama"});
-  for (int64_t length : {3, 3, 5, 6, 7}) fast(random_ids(2, length));
-  size_t before = mallinfo2().uordblks;
-  for (int64_t i = 0; i < kSizes; ++i)
-    for (int k = 0; k < 2; ++k) fast(random_ids(2, 8 + i));
-  report("memory per size", static_cast<double>(mallinfo2().uordblks - before) / 1024 / kSizes, "KB", 0, 0);
+  int64_t next = 3;
+  auto growth_by = [&](int64_t sizes) {
+    size_t before = mallinfo2().uordblks;
+    for (int64_t i = 0; i < sizes; ++i, ++next)
+      for (int k = 0; k < 2; ++k) fast(random_ids(2, next));
+    return (static_cast<double>(mallinfo2().uordblks) - static_cast<double>(before)) / 1024;
+  };
+  growth_by(3);  // The recording, and the graph for all sizes.
+  report("memory of the sizes used last", growth_by(4), "KB", 0, 0);
+  constexpr int64_t kSizes = 12;
+  report("memory per size", growth_by(kSizes) / kSizes, "KB", 0, 0);
 }
 
 using Prompts = std::vector<std::vector<int64_t>>;

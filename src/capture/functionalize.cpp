@@ -77,7 +77,10 @@ class Functionalizer {
 
   ir::Argument argument(const TapeOp& op, size_t index, size_t node_index) {
     const TapeArgument& arg = op.args[index];
-    if (range_.by_storage && free_scalar(op, arg)) return scalar(op, index);
+    if (free_scalar(op, arg) && (range_.by_storage || !range_.free_scalars.empty())) {
+      size_t on_tape = scalar_on_tape(op, index);
+      if (range_.by_storage || (on_tape < range_.free_scalars.size() && range_.free_scalars[on_tape])) return scalar(op, index, on_tape);
+    }
     bool live = !op.no_grad && !op.in_backward;
     auto operand = [&](const TensorRef& ref, size_t item) -> ValueId {
       if (!ref.defined()) return kNoValue;
@@ -102,10 +105,14 @@ class Functionalizer {
     return attribute.value_or(ir::Attribute(ir::None{}));
   }
 
+  static size_t scalar_on_tape(const TapeOp& op, size_t index) {
+    size_t out = op.before.scalars;
+    for (size_t i = 0; i < index; ++i) out += free_scalar(op, op.args[i]).has_value();
+    return out;
+  }
+
   // A scalar that may differ in each call.
-  ir::Argument scalar(const TapeOp& op, size_t index) {
-    size_t index_on_tape = op.before.scalars;
-    for (size_t i = 0; i < index; ++i) index_on_tape += free_scalar(op, op.args[i]).has_value();
+  ir::Argument scalar(const TapeOp& op, size_t index, size_t index_on_tape) {
     ir::Scalar scalar{static_cast<int32_t>(out_.scalars.size())};
     out_.scalars.push_back(static_cast<int32_t>(index_on_tape));
     out_.graph.scalars.push_back(tape_.scalars[index_on_tape]);

@@ -39,7 +39,7 @@ struct Functional {
   std::vector<ResultBinding> results;  // One per requested result.
   size_t forward_outputs = 0;          // Number of graph outputs that belong to the forward.
   std::vector<c10::IValue> resources;  // Generators.
-  std::vector<int32_t> scalars;        // Index on the tape of each scalar of the graph (by_storage).
+  std::vector<int32_t> scalars;        // Index on the tape of each scalar of the graph.
   std::vector<bool> offset_matters;    // One flag per external: the graph depends on its storage offset.
   std::vector<std::string> obstacles;
   bool plain_autograd = true;  // True if the graph, run under autograd, gives the program's gradients.
@@ -51,6 +51,8 @@ struct TapeRange {
   size_t backward_start = SIZE_MAX;
   // Selects a range of a replayed tape: immediate ops are skipped, and inputs are buffers by storage id.
   bool by_storage = false;
+  // One flag per free scalar of the tape: it is an input of the graph. Under by_storage all of them are.
+  std::vector<bool> free_scalars = {};
 };
 
 // Returns whether the op is not part of the range: under by_storage, immediate ops have run already.

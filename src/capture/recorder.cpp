@@ -2,7 +2,10 @@
 
 #include <ATen/core/enum_tag.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/all.h>
+#include <ATen/ops/eq.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/node.h>
 
@@ -248,6 +251,22 @@ TensorRef Recorder::record_result(const at::Tensor& tensor) {
   return {storage, geometry_on_tape(tensor, storage), tensor.requires_grad(), handle};
 }
 
+// Computes aten::equal by ops that this listener records. Returns false if the op is another one, or if its operands are no plain tensors
+// of the same type and sizes.
+bool Recorder::record_comparison(const OpTraits& traits, Stack& stack) {
+  if (!options_.records_comparisons || traits.name != "aten::equal") return false;
+  at::Tensor a = stack[stack.size() - 2].toTensor(), b = stack[stack.size() - 1].toTensor();
+  auto is_comparable = [](const at::Tensor& t) { return t.defined() && t.device().is_cpu() && t.layout() == at::kStrided; };
+  if (!is_comparable(a) || !is_comparable(b) || a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  at::Tensor outcome = at::all(at::eq(a, b));
+  bool value = *outcome.const_data_ptr<bool>();
+  tape_.comparisons.push_back({refer(outcome), value});
+  torch::jit::drop(stack, 2);
+  stack.emplace_back(value);
+  return true;
+}
+
 bool Recorder::record_break(const c10::OperatorHandle& op, const OpTraits& traits, const Stack& stack, size_t first) {
   bool is_break = traits.host_result || (traits.table_entry && traits.table_entry->breaks) || traits.dynamic_shape;
   if (traits.name == "aten::index.Tensor") is_break = has_mask(stack, first, op.schema().arguments().size());
@@ -293,6 +312,7 @@ void Recorder::on_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, St
   }
   const OpTraits& traits = traits_of(op);
   if (traits.composite) return inner_decompose(op, keys, stack);
+  if (record_comparison(traits, *stack)) return;
   size_t count = op.schema().arguments().size(), first = stack->size() - count;
   bool is_break = record_break(op, traits, *stack, first);
   size_t obstacles_before = tape_.obstacles.size();

@@ -10,13 +10,14 @@
 namespace tenon::capture {
 
 struct RecordOptions {
-  bool fullgraph = false;       // A break throws UserError(fullgraph) instead of being recorded.
-  bool may_record = true;       // False means that a replay that departs from the known streams runs unrecorded.
-  bool may_not_depart = false;  // A departure throws UserError(recompile).
-  bool may_derive = true;       // A stream that differs only in sizes and integers is derived from a known one.
-  bool record_calls = false;    // User calls are recorded besides the ops.
-  bool is_backward = false;     // The run is a backward whose forward ran before it.
-  uint64_t first_node = 0;      // Number of autograd nodes that this thread had created when the run began.
+  bool fullgraph = false;            // A break throws UserError(fullgraph) instead of being recorded.
+  bool may_record = true;            // False means that a replay that departs from the known streams runs unrecorded.
+  bool may_not_depart = false;       // A departure throws UserError(recompile).
+  bool may_derive = true;            // A stream that differs only in sizes and integers is derived from a known one.
+  bool record_calls = false;         // User calls are recorded besides the ops.
+  bool is_backward = false;          // The run is a backward whose forward ran before it.
+  bool records_comparisons = false;  // aten::equal is recorded as ops (Tape::comparisons) instead of as a break.
+  uint64_t first_node = 0;           // Number of autograd nodes that this thread had created when the run began.
 };
 
 // Watches the default generator between random ops. A change there means that the program seeds it.
@@ -43,6 +44,7 @@ class Recorder : public Listener {
   void resume() {
     generator_.remember();
     options_.fullgraph = false;  // Breaks in libtorch's own derivatives are not the user's fault.
+    options_.records_comparisons = false;
   }
 
   // Adds a tensor that the program is known to depend on, before the run and in a fixed order. Returns its index among the
@@ -83,6 +85,7 @@ class Recorder : public Listener {
   bool record_call(UserCall& call, const Stack& stack, size_t first);
   bool record_call_results(UserCall& call, const Stack& stack, const std::vector<const c10::TensorImpl*>& operands);
   bool is_known(const at::Tensor& tensor) const;
+  bool record_comparison(const struct OpTraits& traits, Stack& stack);
   bool record_break(const c10::OperatorHandle& op, const struct OpTraits& traits, const Stack& stack, size_t first);
 
   RecordOptions options_;

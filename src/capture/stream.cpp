@@ -8,9 +8,10 @@ namespace tenon::capture {
 namespace {
 
 // Limits on the derived streams that are kept: their number, and the number of their ops, of which each takes 4 KB with its part of the
-// plan (`bench_sizes memory`). The least recently used stream is evicted first.
+// plan (`bench_sizes memory`). The least recently used stream is evicted first; its size is derived again when it comes back, which costs
+// a program of this many ops less than a call takes (`bench_sizes new`).
 constexpr size_t kMinDerivedStreams = 4, kMaxDerivedStreams = 32;
-constexpr size_t kMaxDerivedOps = 8192;
+constexpr size_t kMaxDerivedOps = 2048;
 
 // Drops the references to the recorded run, because the stream outlives it.
 void forget_run(Tape& tape) {

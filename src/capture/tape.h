@@ -48,11 +48,19 @@ struct BreakEvent {
   std::vector<void*> frames;
 };
 
+// A comparison on the host (aten::equal), on which the program's control flow may depend. It is recorded as ops that compute its outcome
+// as a tensor, so that a graph can compute it again.
+struct HostComparison {
+  TensorRef outcome;
+  bool value = false;  // The outcome of the recorded run.
+};
+
 struct Tape {
   std::vector<TapeOp> ops;
   std::vector<TapeStorage> storages;
   std::vector<External> externals;
   std::vector<BreakEvent> breaks;
+  std::vector<HostComparison> comparisons;
   std::vector<double> scalars;       // The free scalars, in the order of the ops' arguments.
   std::vector<UserCall> user_calls;  // User calls that are determined by their arguments.
   std::vector<Backward> backwards;
@@ -72,7 +80,9 @@ struct TapeLength {
   size_t externals = 0;
 };
 
-// Returns a description of the first difference, or an empty string if both tapes record the same program.
-std::string first_difference(const Tape& a, TapeLength a_length, const Tape& b, TapeLength b_length);
+// Returns a description of the first difference, or an empty string if both tapes record the same program. `may_differ` has one flag per
+// free scalar, or is empty.
+std::string first_difference(const Tape& a, TapeLength a_length, const Tape& b, TapeLength b_length,
+                             const std::vector<bool>& may_differ = {});
 
 }  // namespace tenon::capture

@@ -68,6 +68,9 @@ void add_graphs(const Variant& variant, std::vector<Explanation::Graph>& out) {
     const ir::Graph& graph = variant.forward.functional.graph;
     out.push_back({ir::print(graph), variant.recording->differentiates ? "whole step" : "forward", graph.nodes.size(), calls});
   }
+  for (const capture::HostComparison& comparison : variant.recording->tape().comparisons)
+    out.back().conditions.push_back(std::string("aten::equal gives ") + (comparison.value ? "true" : "false") +
+                                    " (compared on every call)");
   for (const auto& executable : variant.executables()) add_kernels(*executable, out.back());
 }
 

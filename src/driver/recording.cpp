@@ -47,7 +47,8 @@ class RunRecorder {
   RunRecorder(const detail::Leaves& in, const Options& options, KnownLeaves& known) : in_(in), known_(known) {
     detail::WatchedState parts;
     for (const Watched& watched : options.watch) watched.list(parts);
-    recording_ = std::make_shared<Recording>(in, std::move(parts.numbers), capture::RecordOptions{options.fullgraph});
+    recording_ =
+        std::make_shared<Recording>(in, parts, capture::RecordOptions{.fullgraph = options.fullgraph, .records_comparisons = true});
     for (size_t i = 0; i < in.tensors.size(); ++i) {
       const at::Tensor& tensor = *in.tensors[i];
       std::string name = "argument " + std::to_string(i);
@@ -56,8 +57,9 @@ class RunRecorder {
         throw UserError(ErrorCode::device, name + " is on " + tensor.device().str() + "; Tenon compiles for the CPU only");
       add_known(External::Kind::argument, static_cast<int32_t>(i), name, tensor);
     }
+    std::unordered_set<const c10::TensorImpl*> listed;  // A module and its optimizer may both be watched.
     for (auto& [name, tensor] : parts.tensors)
-      if (tensor.defined()) add_known(External::Kind::state, 0, name, tensor);
+      if (tensor.defined() && listed.insert(tensor.unsafeGetTensorImpl()).second) add_known(External::Kind::state, 0, name, tensor);
     for (auto& weak : known_)
       if (auto impl = weak.lock()) note_before(at::Tensor(std::move(impl)));
   }
@@ -73,6 +75,7 @@ class RunRecorder {
     }
     recording_->recorder.finish();
     Recording& r = *recording_;
+    r.host_steps.finish();
     r.prototype = outcome.prototype;
     note_results(outcome.tensors);
     hold_externals();
@@ -316,6 +319,7 @@ capture::ProgramResults Recording::forward_results() const {
   capture::ProgramResults out;
   for (const ResultInfo& info : results) out.refs.push_back(info.ref);
   for (const capture::TensorRef& ref : extra) out.refs.push_back(ref);
+  for (const capture::HostComparison& comparison : recorder.tape().comparisons) out.refs.push_back(comparison.outcome);
   out.forward = out.refs.size();
   return out;
 }

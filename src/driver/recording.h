@@ -13,6 +13,7 @@
 #include "capture/functionalize.h"
 #include "capture/guards.h"
 #include "capture/recorder.h"
+#include "driver/host_steps.h"
 #include "tenon/compile.h"
 
 namespace tenon::driver {
@@ -44,13 +45,14 @@ struct BackwardKinds {
 };
 
 struct Recording {
-  Recording(const detail::Leaves& in, capture::WatchedValues watched, capture::RecordOptions options)
-      : recorder(options), guards(in, std::move(watched)), settings(capture::Settings::now()) {}
+  Recording(const detail::Leaves& in, const detail::WatchedState& watched, capture::RecordOptions options)
+      : recorder(options), guards(in, watched.numbers), host_steps(watched.optimizers), settings(capture::Settings::now()) {}
 
   capture::Tape& tape() { return recorder.tape(); }
 
   capture::Recorder recorder;
   capture::Guards guards;
+  HostSteps host_steps;
   capture::Settings settings;
   std::shared_ptr<const std::any> prototype;
   std::vector<ResultInfo> results;

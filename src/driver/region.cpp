@@ -61,6 +61,7 @@ detail::GraphResult Region::run_graph(const detail::Leaves& in) {
     internal_errors_.raise();
     if (!ready->may_serve()) return {};
     detail::GraphResult answer = driver::run_variant(ready, in);
+    if (!answer.prototype) return {};
     ++counters().calls, ++counters().served;
     return answer;
   }
@@ -100,7 +101,10 @@ std::shared_ptr<driver::Variant> Region::make_variant(const std::shared_ptr<driv
 
 void Region::publish(std::shared_ptr<driver::Variant> variant, const driver::Variant* replaces) {
   auto next = std::make_shared<Variants>();
-  if (replaces) variant->served_calls += replaces->served_calls.load();
+  if (replaces) {
+    variant->served_calls += replaces->served_calls.load();
+    variant->failed_comparisons += replaces->failed_comparisons.load();
+  }
   next->push_back(variant);
   for (const auto& other : *variants_)
     if (other.get() != replaces) next->push_back(other);
@@ -221,7 +225,11 @@ void Region::learn(const CallMatch& match, std::shared_ptr<driver::Recording> re
   }
   bool agrees = false;
   if (earlier && recording->obstacles.empty() && earlier->obstacles.empty()) {
-    std::string difference = capture::first_difference(earlier->tape(), earlier->forward, recording->tape(), recording->forward);
+    driver::HostSteps& steps = recording->host_steps;
+    bool same_steps = driver::HostSteps::bind(earlier->host_steps, earlier->recorder, steps, recording->recorder, recording->forward.ops);
+    std::string difference =
+        capture::first_difference(earlier->tape(), earlier->forward, recording->tape(), recording->forward, steps.is_bound());
+    if (difference.empty() && !same_steps) difference = "a watched optimizer made other steps";
     agrees = difference.empty();
     if (!agrees) {
       recording->mismatches = earlier->mismatches;

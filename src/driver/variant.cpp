@@ -21,6 +21,9 @@ using capture::External;
 using capture::ResultBinding;
 using runtime::RunMode;
 
+// Calls that a graph computes for nothing, because an aten::equal gives another result, before it is given up. Not measured.
+constexpr size_t kMaxFailedComparisons = 8;
+
 // Ops whose order matters must not run again, except ops that draw random numbers: these can start from the same generator state.
 bool is_ordered(const capture::TapeOp& op) { return op.ordered && !op.op.hasTag(at::Tag::nondeterministic_seeded); }
 
@@ -148,6 +151,10 @@ std::unique_ptr<Joint> make_joint(Recording& recording, const Options& options, 
       recording.backward_obstacles.push_back(event.op + " " + event.what);
       return nullptr;
     }
+  if (recording.host_steps.makes_steps()) {
+    recording.backward_obstacles.push_back("an optimizer's step in the forward");
+    return nullptr;
+  }
   if (!hold_backward_externals(recording)) return nullptr;
   auto joint = std::make_unique<Joint>();
   const RecordedBackward& backward = *recording.backward;
@@ -161,6 +168,21 @@ std::unique_ptr<Joint> make_joint(Recording& recording, const Options& options, 
   for (const capture::TensorRef& ref : backward.gradients) joint->gradient_requires_grad.push_back(ref.requires_grad);
   for (const capture::TensorRef& ref : backward.tangents) joint->tangents.push_back(ref.geometry);
   return joint;
+}
+
+// The reason why a call cannot be undone when an aten::equal turns out to give another result than recorded, or an empty string.
+std::string comparison_obstacle(const Recording& recording, const capture::Functional& forward) {
+  const capture::Tape& tape = recording.recorder.tape();
+  if (tape.comparisons.empty()) return "";
+  auto bumps = [](int64_t count) { return count > 0; };
+  bool writes = !forward.graph.write_backs.empty() || !recording.gradient_effects.empty() ||
+                std::any_of(recording.version_bumps.begin(), recording.version_bumps.end(), bumps);
+  bool draws = std::any_of(tape.ops.begin(), tape.ops.begin() + static_cast<ptrdiff_t>(recording.forward.ops), has_own_generator);
+  if (!writes && !draws) return "";
+  return std::string("it compares tensors on the host (aten::equal) and ") +
+         (writes ? "writes to tensors that outlive the call" : "draws from a generator of its own") +
+         ", which cannot be undone when a comparison gives another result; compile the part that compares by itself, or with "
+         "Trust::checked";
 }
 
 std::vector<bool> externals_read(const Joint& joint, size_t externals) {
@@ -209,13 +231,15 @@ std::vector<std::shared_ptr<const build::Executable>> Variant::executables() con
 }
 
 bool Variant::may_serve() const {
-  if (recording->backward_failed) return false;
+  if (recording->backward_failed || failed_comparisons >= kMaxFailedComparisons) return false;
   if (!recording->needs_grad() || recording->spent) return true;
   if (wants_backward && !joint) return false;
   return (joint || can_rerun) && eager_reason().empty();
 }
 
 std::string Variant::eager_reason() const {
+  if (failed_comparisons >= kMaxFailedComparisons)
+    return "results of its aten::equal change from call to call; use torch::eq and keep the result in a tensor, or Trust::checked";
   if (can_rerun) return "";
   if (recording->kinds->create_graph) return "its gradient is taken with create_graph, and the graph cannot be run again under autograd";
   if (joint && recording->kinds->other_outputs)
@@ -232,8 +256,8 @@ namespace {
 
 bool is_direct(const Recording& recording, const Variant& variant) {
   const capture::Functional& f = variant.forward.functional;
-  bool out = !recording.needs_grad() && recording.gradient_effects.empty() && f.graph.write_backs.empty() &&
-             f.results.size() == recording.results.size();
+  bool out = !recording.needs_grad() && !recording.host_steps.makes_steps() && recording.gradient_effects.empty() &&
+             f.graph.write_backs.empty() && f.results.size() == recording.results.size();
   for (int64_t bumps : recording.version_bumps) out &= bumps == 0;
   for (const capture::InputBinding& input : f.inputs) {
     auto kind = variant.externals[static_cast<size_t>(input.external)].kind;
@@ -251,14 +275,15 @@ std::shared_ptr<Variant> make_variant(const std::shared_ptr<Recording>& recordin
                                       std::vector<std::string>& obstacles) {
   Recording& r = *recording;
   auto variant = std::make_shared<Variant>(recording);
-  variant->forward =
-      build::build_program(r.tape(), {0, r.forward.ops}, r.forward_results(), options, /*keeps_weights=*/!r.needs_grad(), phases);
+  capture::TapeRange range{.end = r.forward.ops, .free_scalars = r.host_steps.is_bound()};
+  variant->forward = build::build_program(r.tape(), range, r.forward_results(), options, /*keeps_weights=*/!r.needs_grad(), phases);
   const capture::Functional& functional = variant->forward.functional;
   obstacles.insert(obstacles.end(), functional.obstacles.begin(), functional.obstacles.end());
+  if (std::string text = comparison_obstacle(r, functional); !text.empty()) obstacles.push_back(std::move(text));
   if (!obstacles.empty()) return nullptr;
   variant->guards.set_offsets(functional.offset_matters);
   variant->can_rerun = can_run_again(r, functional);
-  variant->is_random = variant->can_rerun && draws_random_numbers(r);
+  variant->is_random = (variant->can_rerun || !r.tape().comparisons.empty()) && draws_random_numbers(r);
   if (variant->can_rerun) variant->rerun = build_under_autograd(functional.graph, functional.resources);
   for (const ResultBinding& result : functional.results)
     variant->views.push_back(result.view ? build_under_autograd(*result.view) : nullptr);
@@ -328,6 +353,22 @@ detail::GraphResult run_direct(const Variant& variant, const runtime::Interprete
   return {variant.recording->prototype, std::move(results)};
 }
 
+// Whether each aten::equal gives the recorded result. `outputs` are those of the forward graph.
+bool comparisons_hold(const Recording& recording, const capture::Functional& functional, const Tensors& outputs) {
+  const auto& comparisons = recording.recorder.tape().comparisons;
+  size_t first = recording.results.size() + recording.extra.size();
+  for (size_t i = 0; i < comparisons.size(); ++i)
+    if (*outputs[functional.results[first + i].index].const_data_ptr<bool>() != comparisons[i].value) return false;
+  return true;
+}
+
+void restore_generator(const at::Tensor& state) {
+  if (!state.defined()) return;
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  std::lock_guard lock(generator.mutex());
+  generator.set_state(state);
+}
+
 }  // namespace
 
 detail::GraphResult run_variant(const std::shared_ptr<const Variant>& variant, const detail::Leaves& in) {
@@ -341,8 +382,16 @@ detail::GraphResult run_variant(const std::shared_ptr<const Variant>& variant, c
   bool joint = grad && variant->joint;
   const capture::Functional& functional = joint ? variant->joint->program.functional : variant->forward.functional;
 
+  std::vector<double> scalars;
+  bool steps = !joint && recording.host_steps.makes_steps();
+  if (steps) {
+    auto constants = recording.host_steps.constants(functional.scalars, variant->forward.executable->graph().scalars);
+    if (!constants) return {};
+    scalars = std::move(*constants);
+  }
   at::Tensor generator_state;
-  if (grad && variant->is_random) {
+  bool may_fail = !recording.recorder.tape().comparisons.empty();
+  if ((grad || may_fail) && variant->is_random) {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     std::lock_guard lock(generator.mutex());
     generator_state = generator.get_state();
@@ -353,13 +402,25 @@ detail::GraphResult run_variant(const std::shared_ptr<const Variant>& variant, c
     if (recording.inference) inference.emplace(true);
     const build::Executable& executable = joint ? *variant->joint->program.forward : *variant->forward.executable;
     Tensors inputs = bind_inputs(joint ? variant->joint->program.forward_inputs : functional.inputs, externals);
-    outputs = executable.run(std::move(inputs), RunMode::kernels);
+    try {
+      outputs = executable.run(std::move(inputs), RunMode::kernels, scalars);
+    } catch (const c10::Error&) {
+      if (!may_fail) throw;
+      restore_generator(generator_state);
+      return {};
+    }
+    if (!comparisons_hold(recording, functional, outputs)) {
+      ++variant->failed_comparisons;
+      restore_generator(generator_state);
+      return {};
+    }
     if (joint) {
       saved.assign(std::make_move_iterator(outputs.begin() + static_cast<ptrdiff_t>(functional.forward_outputs)),
                    std::make_move_iterator(outputs.end()));
       outputs.resize(functional.forward_outputs);
     }
   }
+  if (steps) recording.host_steps.count();
   bump_versions(recording, externals);
   if (!recording.gradient_effects.empty()) set_gradients(*variant, outputs, externals);
 

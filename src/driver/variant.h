@@ -30,14 +30,15 @@ struct Variant {
   std::unique_ptr<Joint> joint;
   bool autograd_runs = false;  // Autograd over the forward graph gives the program's gradients.
   bool can_rerun = false;      // The forward may run a second time under autograd to compute gradients.
-  bool is_random = false;      // A second run must draw the random numbers of the first one.
+  bool is_random = false;      // A second run, by autograd or by the program, must draw the random numbers of the first one.
   bool use_autograd = false;   // The backend is `eager`.
   std::shared_ptr<const runtime::Interpreter> rerun;
   std::vector<std::shared_ptr<const runtime::Interpreter>> views;  // One per result: computes the view of its external.
   std::vector<bool> backward_reads;  // One per external: whether the autograd node must save it. If empty, it must save all.
   bool is_direct = false;            // Inputs are externals, results are the graph's outputs, and there are no other effects.
   mutable std::atomic<size_t> served_calls{0};
-  mutable std::atomic<bool> wants_backward{false};  // An unrecorded backward was requested.
+  mutable std::atomic<bool> wants_backward{false};    // An unrecorded backward was requested.
+  mutable std::atomic<size_t> failed_comparisons{0};  // Number of calls in which an aten::equal gave another result than recorded.
 
   std::vector<std::shared_ptr<const build::Executable>> executables() const;
 
@@ -54,6 +55,8 @@ bool can_run_again(Recording& recording);
 std::shared_ptr<Variant> make_variant(const std::shared_ptr<Recording>& recording, const Options& options, build::Phases& phases,
                                       std::vector<std::string>& obstacles);
 
+// The result has no prototype if an aten::equal of the program gave another result than recorded, or if an op failed behind one. Nothing
+// has changed then, and the program must run.
 detail::GraphResult run_variant(const std::shared_ptr<const Variant>& variant, const detail::Leaves& in);
 
 // The tensors for a graph's inputs.

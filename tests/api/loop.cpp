@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <tenon/compile.h>
 #include <tenon/inspect.h>
-#include <tenon/optimizer.h>
 #include <torch/csrc/autograd/forward_grad.h>
 #include <torch/torch.h>
 
@@ -360,38 +359,6 @@ TEST(Loop, C8TheCompiledFunctionIsGone) {
   loss.backward();
   eager->forward(x).pow(2).mean().backward();
   EXPECT_EQ(difference(eager->in->weight.grad(), compiled->in->weight.grad()), "");
-}
-
-template <class Optimizer, class Settings>
-void compare_optimizers(const Settings& settings) {
-  Net eager = make_net(), compiled = make_net();
-  Optimizer a(eager->parameters(), settings), b(compiled->parameters(), settings);
-  auto step = tenon::compile(b, {.name = "optimizer"});
-  for (int i = 0; i < 10; ++i) {
-    Tensor x = torch::randn({3, 6});
-    a.zero_grad(), b.zero_grad();
-    eager->forward(x).pow(2).mean().backward();
-    compiled->forward(x).pow(2).mean().backward();
-    double rate = i < 5 ? 0.01 : 0.002;
-    a.param_groups()[0].options().set_lr(rate), b.param_groups()[0].options().set_lr(rate);
-    a.step();
-    step();
-    for (size_t p = 0; p < 4; ++p)
-      EXPECT_EQ(difference(eager->parameters()[p], compiled->parameters()[p]), "") << "parameter " << p << ", step " << i;
-  }
-  Explanation why = explain(step);
-  EXPECT_EQ(why.plain, 0u) << why;
-  EXPECT_GE(why.answered, 5u) << why;
-}
-
-TEST(Loop, C12OptimizersAreCompiled) {
-  compare_optimizers<torch::optim::SGD>(torch::optim::SGDOptions(0.01).momentum(0.9));
-  compare_optimizers<torch::optim::Adam>(torch::optim::AdamOptions(0.01));
-  compare_optimizers<torch::optim::AdamW>(torch::optim::AdamWOptions(0.01).weight_decay(0.1));
-  compare_optimizers<torch::optim::RMSprop>(torch::optim::RMSpropOptions(0.01));
-  Net net = make_net();
-  torch::optim::SGD sgd(net->parameters(), 0.1);
-  EXPECT_THROW(tenon::compile(sgd, {.trust = Trust::pure}), UserError);
 }
 
 }  // namespace

@@ -12,7 +12,6 @@ struct MultiheadAttentionCross : Program {
     return {output, weights};
   }
   Tensors state() override { return net->parameters(); }
-  std::string never_served() override { return "torch::nn's attention compares its operands on the host"; }
 };
 TENON_PROGRAM(MultiheadAttentionCross);
 

@@ -13,7 +13,6 @@ struct TransformerPair : Program {
   }
   Tensors run(const Tensors& in) override { return {net->forward(in[0], in[1], {}, in[2])}; }
   Tensors state() override { return net->parameters(); }
-  std::string never_served() override { return "torch::nn's attention compares its operands on the host"; }
 };
 TENON_PROGRAM(TransformerPair);
 

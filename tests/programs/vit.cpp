@@ -21,7 +21,6 @@ struct Vit : Program {
     for (auto& p : block->parameters()) all.push_back(p);
     return all;
   }
-  std::string never_served() override { return "torch::nn's attention compares its operands on the host"; }
 };
 TENON_PROGRAM(Vit);
 

@@ -39,10 +39,23 @@ concept IsModuleHolder = requires(T& h) {
 }
 &&IsModulePointer<decltype(std::declval<T&>().ptr())>;
 
-// The tensors and numbers of a watched object at one moment.
+// What an optimizer's next step does on the host: it counts, and computes constants of its ops.
+struct HostStep {
+  struct OpConstant {
+    const char* op;    // The in-place op on the parameter that takes it. Null: the value tells, since it is another one in each step.
+    size_t parameter;  // Index into `parameters`.
+    double value;
+  };
+  std::vector<at::Tensor> parameters;
+  std::vector<int64_t*> counts;  // One per parameter; null if its steps are not counted.
+  std::vector<OpConstant> constants;
+};
+
+// The state of a watched object at one moment.
 struct WatchedState {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   std::vector<std::pair<std::string, std::function<uint64_t()>>> numbers;
+  std::vector<std::function<HostStep()>> optimizers;
 };
 
 template <class P>
@@ -100,14 +113,19 @@ class Watched {
           });
         }) {}
 
+  // `list` adds what the function depends on. It is called at each recording.
+  static Watched listed(std::function<void(detail::WatchedState&)> list) {
+    Watched out{at::Tensor()};
+    out.list_ = std::move(list);
+    return out;
+  }
+
   // Tensors that the function depends on while grad mode is on. `tensors` is called at each recording.
   static Watched with_gradients(std::function<std::vector<at::Tensor>()> tensors) {
-    Watched out{at::Tensor()};
-    out.list_ = [tensors = std::move(tensors)](detail::WatchedState& state) {
+    return listed([tensors = std::move(tensors)](detail::WatchedState& state) {
       if (!at::GradMode::is_enabled()) return;
       for (at::Tensor& tensor : tensors()) state.tensors.emplace_back("trained", std::move(tensor));
-    };
-    return out;
+    });
   }
 
   void list(detail::WatchedState& out) const { list_(out); }
