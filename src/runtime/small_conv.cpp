@@ -39,14 +39,19 @@ TENON_AVX512 void run_tile(const SmallConv& c, const float* image, const float* 
       }
   };
   int64_t padded = c.padded_outputs();
+  int64_t in_x[kPixels];  // Columns of the image that the first column of the weight meets.
+  for (int64_t i = 0; i < kPixels; ++i) in_x[i] = (x + std::min(i, count - 1)) * c.stride[1] - c.padding[1];
   for (int64_t ky = 0; ky < c.rows; ++ky) {
     int64_t in_y = y * c.stride[0] - c.padding[0] + ky * c.dilation[0];
     if (in_y < 0 || in_y >= c.height) continue;
     for (int64_t kx = 0; kx < c.columns; ++kx) {
       const float* pixels[kPixels];
+      const float* row = image + (in_y * c.width + kx * c.dilation[1]) * c.channels;
+#pragma GCC unroll 8
       for (int64_t i = 0; i < kPixels; ++i) {
-        int64_t in_x = (x + std::min(i, count - 1)) * c.stride[1] - c.padding[1] + kx * c.dilation[1];
-        pixels[i] = in_x < 0 || in_x >= c.width ? zeros : image + (in_y * c.width + in_x) * c.channels;
+        // One comparison and no branch, because a tile at an edge has both kinds of pixels.
+        bool is_inside = static_cast<uint64_t>(in_x[i] + kx * c.dilation[1]) < static_cast<uint64_t>(c.width);
+        pixels[i] = is_inside ? row + in_x[i] * c.channels : zeros;
       }
       const float* w = weight + (ky * c.columns + kx) * c.channels * padded + first;
       for (int64_t block = 0; block < c.channels; block += kBlockProducts) {
