@@ -7,7 +7,10 @@
 //   whole   the whole step as one compiled function
 //   pure    the same under Trust::pure, with the optimizer watched
 //   budget  compile(model) under Trust::pure with memory_budget 0.5, compile(optimizer)
+//   parallel, parallel_eager   an Accelerator, with and without compiling: makes BENCH_STEPS steps and prints their medians as JSON.
+//           torchrun starts it several times (bench/data_parallel.py)
 #include <ATen/Parallel.h>
+#include <tenon/accelerate.h>
 #include <tenon/compile.h>
 #include <tenon/inspect.h>
 #include <tenon/optimizer.h>
@@ -102,6 +105,33 @@ size_t arena_of(const Explanation& why) {
   return bytes;
 }
 
+double wall_seconds() { return cpu_seconds(CLOCK_MONOTONIC); }
+
+template <class Model>
+void run_parallel(Model model, torch::optim::AdamW& adamw, const Tensor& x, const Tensor& y, const std::string& form) {
+  constexpr int kWarmup = 4;
+  const char* text = std::getenv("BENCH_STEPS");
+  int steps = text ? std::atoi(text) : 20;
+  Accelerator accelerator({.plugin = {.backend = form == "parallel" ? "native" : "no"}});
+  auto [forward, optimizer] = accelerator.prepare(model, adamw);
+  std::vector<double> wall, cpu, waited;
+  for (int i = -kWarmup; i < steps; ++i) {
+    accelerator.wait_for_everyone();
+    double wall_start = wall_seconds(), cpu_start = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID), waited_before = accelerator.seconds_waited();
+    optimizer.zero_grad();
+    accelerator.backward(loss_of(forward(x), y));
+    optimizer.step();
+    if (i < 0) continue;
+    wall.push_back((wall_seconds() - wall_start) * 1e3);
+    cpu.push_back((cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu_start) * 1e3);
+    waited.push_back((accelerator.seconds_waited() - waited_before) * 1e3);
+  }
+  char line[200];
+  std::snprintf(line, sizeof line, "{\"ranks\": %ld, \"wall_ms\": %.3f, \"cpu_ms\": %.3f, \"waited_ms\": %.3f}",
+                static_cast<long>(accelerator.num_processes()), median(wall), median(cpu), median(waited));
+  accelerator.print(line);
+}
+
 template <class Model>
 void run(Model model, const Tensor& x, const Tensor& y, const std::string& form) {
   std::vector<Tensor> parameters;
@@ -118,6 +148,7 @@ void run(Model model, const Tensor& x, const Tensor& y, const std::string& form)
   };
   auto step_eagerly = [&] { optimizer.step(); };
   bool explains = std::getenv("BENCH_EXPLAIN") != nullptr;
+  if (form.starts_with("parallel")) return run_parallel(model, optimizer, x, y, form);
   if (form == "eager") return train([&](const Tensor& in) { return model->forward(in); }, step_eagerly, [] { return size_t{0}; });
   if (form == "whole" || form == "pure") {
     Options options{.name = "step"};

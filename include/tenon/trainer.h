@@ -24,6 +24,7 @@
 #include <tenon/adapters.h>
 #include <tenon/causal.h>
 #include <tenon/compile.h>
+#include <tenon/data_loader.h>
 
 namespace tenon {
 
@@ -66,6 +67,8 @@ struct TrainingArguments {
 
   // Seed of the data order and of the default generator, which Trainer's constructor seeds.
   int64_t seed = 42;
+  // Under torchrun: seconds after which a process that gives no sign of life counts as hung.
+  double ddp_timeout = 1800;
   // Compiles the loss function with tenon::compile. A backend or mode switches it on too.
   bool torch_compile = false;
   // Options::backend. The default is native.
@@ -80,33 +83,6 @@ struct TrainingArguments {
 // of the wrong type or out of range, and for an unknown field, with the name of the nearest known one. `source` names the text in errors.
 TENON_API TrainingArguments read_training_arguments(const std::string& json, const std::string& source = "training arguments",
                                                     TrainingArguments defaults = {});
-
-// Examples by index. Functions are called by one thread at a time.
-class TENON_API Dataset {
- public:
-  virtual ~Dataset() = default;
-  virtual size_t size() const = 0;
-  // Returns the tensors of a batch of these examples, in the order in which the loss function takes them.
-  virtual std::vector<at::Tensor> batch(const std::vector<size_t>& indices) const = 0;
-};
-
-// Wraps a map-style dataset of torch::data that returns whole batches: one that was mapped with a Stack transform, or whose get_batch
-// returns tensors. The tensors of a batch are data and target of its Example.
-template <class D>
-std::shared_ptr<const Dataset> make_dataset(D dataset) {
-  struct Wrapped : Dataset {
-    explicit Wrapped(D inner) : inner_(std::move(inner)) {}
-    size_t size() const override { return inner_.size().value(); }
-    std::vector<at::Tensor> batch(const std::vector<size_t>& indices) const override {
-      auto out = inner_.get_batch(indices);
-      if constexpr (requires { out.target.dim(); }) return {out.data, out.target};
-      else if constexpr (requires { out.data.dim(); }) return {out.data};
-      else return out;
-    }
-    mutable D inner_;  // get_batch is not const.
-  };
-  return std::make_shared<Wrapped>(std::move(dataset));
-}
 
 // What a Trainer trains: a loss function and parameters. causal_task and module_task make the usual ones.
 struct TrainingTask {
@@ -166,7 +142,9 @@ struct TrainOutput {
   int signal = 0;
 };
 
-// The training loop. For equal seeds the data order and the random numbers are those of Transformers' Trainer.
+// The training loop. For equal seeds the data order and the random numbers are those of Transformers' Trainer. Processes that torchrun
+// starts train together: each gets its share of the batches, and gradients are averaged. All of them construct a Trainer with the same
+// arguments and call the same functions.
 class TENON_API Trainer {
  public:
   // Seeds the default generator. Throws UserError(config) for arguments that make no sense, and if there is nothing to train. Throws
@@ -184,6 +162,8 @@ class TENON_API Trainer {
   double evaluate();
 
   const TrainerState& state() const;
+  // Whether this process writes files and prints. Under torchrun that is rank 0, otherwise each.
+  bool is_world_process_zero() const;
   // The compiled loss function, for explain(); null if it is not compiled.
   std::shared_ptr<Region> region() const;
 

@@ -13,7 +13,8 @@ constexpr const char* kVariables[] = {
 
 }  // namespace
 
-const char* flag_text(Flag flag) { return std::getenv(kVariables[static_cast<int>(flag)]); }
+const char* flag_name(Flag flag) { return kVariables[static_cast<int>(flag)]; }
+const char* flag_text(Flag flag) { return std::getenv(flag_name(flag)); }
 bool is_set(Flag flag) { return flag_text(flag) != nullptr; }
 
 }  // namespace tenon

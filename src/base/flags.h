@@ -9,6 +9,7 @@ enum class Flag {
 #undef TENON_FLAG
 };
 
+const char* flag_name(Flag flag);
 // The variable's text, or null if it is not set.
 const char* flag_text(Flag flag);
 bool is_set(Flag flag);

@@ -15,6 +15,7 @@
 #include <set>
 
 #include "cli/commands.h"
+#include "dist/launch.h"
 #include "train/learning_rate.h"
 
 namespace tenon::cli {
@@ -173,12 +174,16 @@ int run_train(const TrainCommand& command) {
 
   Bank bank(model);
   at::manual_seed(static_cast<uint64_t>(arguments.seed));
-  bank.create(kAdapter, with_total_step(command, adapter, train::plan_steps(arguments, data->size()).max_steps));
+  int64_t steps = train::plan_steps(arguments, data->size(), dist::read_launch().size).max_steps;
+  bank.create(kAdapter, with_total_step(command, adapter, steps));
   Trainer trainer(arguments, causal_task(model, bank, kAdapter), data, evaluation);
-  std::fprintf(stderr, "%zu examples, %lld steps; %s\n", data->size(), static_cast<long long>(trainer.state().max_steps),
-               bank.trainable_summary().c_str());
+  bool is_main = trainer.is_world_process_zero();
+  if (is_main)
+    std::fprintf(stderr, "%zu examples, %lld steps; %s\n", data->size(), static_cast<long long>(trainer.state().max_steps),
+                 bank.trainable_summary().c_str());
   TrainOutput output = trainer.train();
   if (output.signal) return 128 + output.signal;
+  if (!is_main) return 0;
   bank.save(kAdapter, arguments.output_dir);
   std::printf("%lld steps in %.1f s, mean loss %.4g. The adapter is in %s; the loss curve is loss.svg there.\n",
               static_cast<long long>(output.global_step), output.train_runtime, output.training_loss, arguments.output_dir.c_str());

@@ -60,14 +60,16 @@ void check(const char* name, double value, double min, double max) {
     refuse_field(name, "is " + real_text(value) + ", must be from " + real_text(min) + " to " + real_text(max));
 }
 
-Mode mode_of(const std::string& name) {
+constexpr const char* kModeField = "training arguments: the field \"torch_compile_mode\"";
+
+}  // namespace
+
+Mode mode_of(const std::string& name, const std::string& field) {
   if (name.empty() || name == "default") return Mode::standard;
   if (name == "reduce-overhead") return Mode::reduce_overhead;
   if (name == "max-autotune") return Mode::max_autotune;
-  refuse_field("torch_compile_mode", "is " + shown(name) + ", must be default, reduce-overhead or max-autotune");
+  throw UserError(ErrorCode::config, field + " is " + shown(name) + ", must be default, reduce-overhead or max-autotune");
 }
-
-}  // namespace
 
 void check_arguments(const TrainingArguments& arguments) {
 #define TENON_NUMBER(name, min, max) check(#name, static_cast<double>(arguments.name), min, max);
@@ -83,7 +85,7 @@ void check_arguments(const TrainingArguments& arguments) {
   if (std::find(known.begin(), known.end(), arguments.lr_scheduler_type) == known.end())
     refuse_field("lr_scheduler_type",
                  "is " + shown(arguments.lr_scheduler_type) + ", must be linear, cosine, constant or constant_with_warmup");
-  mode_of(arguments.torch_compile_mode);
+  mode_of(arguments.torch_compile_mode, kModeField);
 }
 
 bool is_compiled(const TrainingArguments& arguments) {
@@ -92,7 +94,7 @@ bool is_compiled(const TrainingArguments& arguments) {
 
 Options compile_options(const TrainingArguments& arguments, Options base) {
   if (!arguments.torch_compile_backend.empty()) base.backend = arguments.torch_compile_backend;
-  base.mode = mode_of(arguments.torch_compile_mode);
+  base.mode = mode_of(arguments.torch_compile_mode, kModeField);
   return base;
 }
 

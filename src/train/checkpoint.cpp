@@ -24,13 +24,6 @@ fs::path temporary_path(const std::string& output_dir, int64_t step, const std::
   return fs::path(output_dir) / (std::string(kTemporaryPrefix) + std::to_string(step) + "-" + purpose + std::string(kTemporarySuffix));
 }
 
-// Makes renamed entries of a directory durable.
-void sync_directory(const std::string& path) {
-  formats::FileDescriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.fd() < 0 || ::fsync(directory.fd()) != 0)
-    throw UserError(ErrorCode::file, path + ": cannot be synchronised with the disk: " + std::strerror(errno));
-}
-
 std::optional<int64_t> step_of(const std::string& name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   int64_t step = 0;
@@ -48,6 +41,12 @@ void remove_whole(const fs::path& path, const fs::path& temporary) {
 }
 
 }  // namespace
+
+void sync_directory(const std::string& path) {
+  formats::FileDescriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.fd() < 0 || ::fsync(directory.fd()) != 0)
+    throw UserError(ErrorCode::file, path + ": cannot be synchronised with the disk: " + std::strerror(errno));
+}
 
 std::string checkpoint_path(const std::string& output_dir, int64_t step) {
   return output_dir + "/" + std::string(kPrefix) + std::to_string(step);

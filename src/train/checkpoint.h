@@ -10,6 +10,9 @@
 
 namespace tenon::train {
 
+// Makes renamed entries of a directory durable. Throws UserError(file) if it cannot.
+void sync_directory(const std::string& path);
+
 std::string checkpoint_path(const std::string& output_dir, int64_t step);
 // Returns the steps of the checkpoints in a directory in ascending order.
 std::vector<int64_t> checkpoint_steps(const std::string& output_dir);

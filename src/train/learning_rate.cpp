@@ -45,10 +45,10 @@ int64_t whole_steps(double steps, int64_t max_steps) {
   return steps >= 1 ? static_cast<int64_t>(steps) : static_cast<int64_t>(std::ceil(static_cast<double>(max_steps) * steps));
 }
 
-StepPlan plan_steps(const TrainingArguments& arguments, size_t examples) {
+StepPlan plan_steps(const TrainingArguments& arguments, size_t examples, int64_t processes) {
   auto rounded_up = [](int64_t count, int64_t unit) { return (count + unit - 1) / unit; };
   StepPlan plan;
-  plan.batches_per_epoch = rounded_up(static_cast<int64_t>(examples), arguments.per_device_train_batch_size);
+  plan.batches_per_epoch = rounded_up(static_cast<int64_t>(examples), arguments.per_device_train_batch_size * processes);
   plan.steps_per_epoch = rounded_up(plan.batches_per_epoch, arguments.gradient_accumulation_steps);
   if (arguments.max_steps > 0) {
     plan.max_steps = arguments.max_steps;

@@ -18,7 +18,7 @@ struct StepPlan {
   int64_t max_steps = 0, epochs = 0;  // Totals of the training; the last epoch may end early.
   int64_t warmup_steps = 0;
 };
-StepPlan plan_steps(const TrainingArguments& arguments, size_t examples);
+StepPlan plan_steps(const TrainingArguments& arguments, size_t examples, int64_t processes = 1);
 
 // Returns the factor of the learning rate in the optimizer step with this index, counted from 0.
 double learning_rate_factor(const std::string& schedule, int64_t step, int64_t warmup_steps, int64_t max_steps);

@@ -31,8 +31,12 @@ std::string duration_text(double seconds) {
   return text;
 }
 
-ProgressBar::ProgressBar(int64_t first, int64_t steps)
-    : is_terminal_(isatty(STDERR_FILENO) == 1), steps_(steps), step_(first), last_step_(std::chrono::steady_clock::now()) {}
+ProgressBar::ProgressBar(int64_t first, int64_t steps, bool is_shown)
+    : is_shown_(is_shown),
+      is_terminal_(is_shown && isatty(STDERR_FILENO) == 1),
+      steps_(steps),
+      step_(first),
+      last_step_(std::chrono::steady_clock::now()) {}
 
 ProgressBar::~ProgressBar() {
   if (is_drawn_) std::fputc('\n', stderr);
@@ -77,6 +81,7 @@ void ProgressBar::clear() {
 }
 
 void ProgressBar::print(const std::string& line) {
+  if (!is_shown_) return;
   bool was_drawn = is_drawn_;
   clear();
   std::fprintf(stderr, "%s\n", line.c_str());

@@ -9,8 +9,8 @@ namespace tenon::train {
 
 class ProgressBar {
  public:
-  // `first` is the number of steps that an earlier run has done.
-  ProgressBar(int64_t first, int64_t steps);
+  // `first` is the number of steps that an earlier run has done. One that is not shown prints nothing.
+  ProgressBar(int64_t first, int64_t steps, bool is_shown);
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
@@ -29,7 +29,7 @@ class ProgressBar {
   void draw();
   void clear();
 
-  bool is_terminal_;
+  bool is_shown_, is_terminal_;
   int64_t steps_, step_;
   double loss_ = 0;
   double seconds_per_step_ = 0;  // Moving average; 0 if it is not known yet.

@@ -115,6 +115,7 @@ void write_scheduler(const std::string& directory, const TrainingArguments& argu
 void write_position(const std::string& directory, const LoopPosition& position) {
   json out = {{"examples", position.examples},
               {"per_device_train_batch_size", position.batch_size},
+              {"processes", position.processes},
               {"gradient_accumulation_steps", position.accumulation_steps},
               {"seed", position.seed},
               {"unlogged_loss", std::isfinite(position.unlogged_loss) ? json(position.unlogged_loss) : json()},
@@ -126,7 +127,7 @@ LoopPosition read_position(const std::string& path, const LoopPosition& expected
   formats::Directory directory(path);
   formats::Config config = formats::Config::read(directory, kPosition);
   auto need_equal = [&](const char* name, int64_t value) {
-    int64_t known = config.integer(name, 0, kMaxCount);
+    int64_t known = config.integer_or(name, 1, 0, kMaxCount);  // Older checkpoints have no "processes".
     if (known != value)
       config.fail(name, "is " + std::to_string(known) + ", and this training has " + std::to_string(value) +
                             ", so it cannot continue where the checkpoint ends. Resume with the same data and arguments, or start a new "
@@ -134,6 +135,7 @@ LoopPosition read_position(const std::string& path, const LoopPosition& expected
   };
   need_equal("examples", expected.examples);
   need_equal("per_device_train_batch_size", expected.batch_size);
+  need_equal("processes", expected.processes);
   need_equal("gradient_accumulation_steps", expected.accumulation_steps);
   need_equal("seed", expected.seed);
   LoopPosition out = expected;

@@ -13,7 +13,7 @@ namespace tenon::train {
 
 // The position of the loop. The data order follows from the seed, the epoch and the sizes.
 struct LoopPosition {
-  int64_t examples = 0, batch_size = 0, accumulation_steps = 0, seed = 0;
+  int64_t examples = 0, batch_size = 0, processes = 1, accumulation_steps = 0, seed = 0;
   // The sum of the losses since the last log entry, and the step of that entry.
   float unlogged_loss = 0;
   int64_t logged_step = 0;

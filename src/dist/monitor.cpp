@@ -1,0 +1,330 @@
+#include "dist/monitor.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "base/error.h"
+#include "base/warn.h"
+
+namespace tenon::dist {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Exit code of a process whose peer has ended while it was blocked in a collective.
+constexpr int kExitPeerLost = 75;
+// Time that a blocked process gets to end by an exception.
+constexpr auto kGrace = 1500ms;
+constexpr auto kLongestWaitForVerdict = 2500ms;
+// Time that a process has between SIGTERM and its end, to find out why.
+constexpr auto kTimeToReport = 1000ms;
+
+// Time that a process waits for its last heartbeat to be written and, if it serves the store, for the others to leave.
+constexpr std::chrono::milliseconds kTimeToLeave{3000};
+
+std::atomic<bool> g_terminated = false;
+static_assert(std::atomic<bool>::is_always_lock_free);  // Otherwise the handler could not use it.
+
+void note_sigterm(int) { g_terminated = true; }
+
+void handle_sigterm() {
+  struct sigaction action {};
+  sigaction(SIGTERM, nullptr, &action);
+  if (action.sa_handler != SIG_DFL) return;
+  action.sa_handler = note_sigterm;
+  action.sa_flags = SA_RESTART | SA_RESETHAND;  // A second SIGTERM ends the process at once.
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+void restore_sigterm() {
+  struct sigaction action {};
+  sigaction(SIGTERM, nullptr, &action);
+  if (action.sa_handler == note_sigterm) ::signal(SIGTERM, SIG_DFL);
+}
+
+// Distinguishes hosts, and containers on a host that have process tables of their own.
+std::string place_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  std::getline(file, boot);
+  std::error_code ignored;
+  return boot + "/" + std::filesystem::read_symlink("/proc/self/ns/pid", ignored).string();
+}
+
+std::string host_name() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+// The state letter and the start time of a process on this host; both empty if there is none.
+struct ProcessState {
+  char state = 0;
+  std::string start_time;
+};
+
+ProcessState process_state(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  size_t end_of_name = text.rfind(')');  // The name may contain blanks and parentheses.
+  if (end_of_name == std::string::npos) return {};
+  std::istringstream rest(text.substr(end_of_name + 1));
+  ProcessState out;
+  rest >> out.state;
+  constexpr int kFieldsBeforeStartTime = 19;  // Fields 4 to 21 of proc(5), and the start time.
+  for (int i = 0; i < kFieldsBeforeStartTime; ++i) rest >> out.start_time;
+  return out;
+}
+
+std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
+std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+
+std::string seconds_text(std::chrono::duration<double> time) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f s", time.count());
+  return text;
+}
+
+const char* const kFailureKey = "failure";
+
+}  // namespace
+
+std::string Monitor::Peer::name(int rank) const {
+  return "rank " + std::to_string(rank) + " (process " + std::to_string(pid) + " on " + host + ")";
+}
+
+Monitor::Monitor(c10::intrusive_ptr<c10d::Store> store, int rank, int size, double timeout_seconds, bool has_agent)
+    : store_(std::move(store)),
+      rank_(rank),
+      has_agent_(has_agent),
+      serves_store_(rank == 0 && !has_agent),
+      timeout_(timeout_seconds),
+      peers_(static_cast<size_t>(size)) {
+  // All ranks together read size² heartbeats in each interval.
+  constexpr int kRanksPerInterval = 32;
+  interval_ = 200ms * std::max(1, size / kRanksPerInterval);
+  silence_ = 5 * interval_;
+  std::vector<std::string> places;
+  for (int r = 0; r < size; ++r) {
+    keys_.push_back("beat/" + std::to_string(r));
+    places.push_back("process/" + std::to_string(r));
+  }
+  store_->set(keys_[static_cast<size_t>(rank)], bytes_of("0 0 0"));
+  store_->set(places[static_cast<size_t>(rank)],
+              bytes_of(host_name() + " " + std::to_string(::getpid()) + " " + process_state(::getpid()).start_time + " " + place_id()));
+  std::vector<std::vector<uint8_t>> found = store_->multiGet(places);
+  store_->wait(keys_);
+  for (size_t r = 0; r < peers_.size(); ++r) {
+    std::istringstream text(text_of(found[r]));
+    text >> peers_[r].host >> peers_[r].pid >> peers_[r].start_time >> peers_[r].place;
+    peers_[r].changed = Clock::now();
+  }
+}
+
+std::shared_ptr<Monitor> Monitor::start(c10::intrusive_ptr<c10d::Store> store, int rank, int size, double timeout_seconds, bool has_agent) {
+  std::shared_ptr<Monitor> monitor(new Monitor(std::move(store), rank, size, timeout_seconds, has_agent));
+  handle_sigterm();
+  std::thread([monitor] {
+    monitor->run();
+    std::lock_guard lock(monitor->mutex_);
+    monitor->has_stopped_ = true;
+    monitor->changed_.notify_all();
+  }).detach();
+  return monitor;
+}
+
+void Monitor::leave() {
+  restore_sigterm();
+  std::unique_lock lock(mutex_);
+  stops_ = true;
+  changed_.notify_all();
+  if (!is_cut_off()) changed_.wait_for(lock, kTimeToLeave, [&] { return has_stopped_; });
+}
+
+void Monitor::run() {
+  try {
+    while (!waits_for_end()) {
+      exchange_beats();
+      if (find_fault().empty()) continue;
+      // A process that has just left is no fault.
+      exchange_beats();
+      if (std::string fault = find_fault(); !fault.empty()) publish(fault);
+    }
+    store_->set(keys_[static_cast<size_t>(rank_)], bytes_of("left " + std::to_string(collectives_) + " 1"));
+    if (serves_store_) wait_for_others();
+  } catch (const std::exception&) {  // The store is gone, and with it the launcher or rank 0.
+    {
+      std::lock_guard lock(mutex_);
+      std::string fault = any_local_fault();
+      bool is_expected = stops_ || (!has_agent_ && peers_[0].has_left);
+      if (fault.empty() && !is_expected)
+        fault = "the store of the job does not answer: the process that serves it (torchrun, or rank 0) has ended";
+      if (!fault.empty() && !stops_) set_verdict(fault);
+    }
+    while (!waits_for_end()) {
+    }
+  }
+}
+
+// Waits for the next heartbeat. Returns whether this process leaves.
+bool Monitor::waits_for_end() {
+  std::unique_lock lock(mutex_);
+  end_if_blocked();
+  end_if_terminated();
+  return changed_.wait_for(lock, interval_, [&] { return stops_; });
+}
+
+// The others need the store until they have left too.
+void Monitor::wait_for_others() {
+  // A rank that has failed will never leave; the others only need to read the cause.
+  bool has_verdict = [&] {
+    std::lock_guard lock(mutex_);
+    return !verdict_.empty();
+  }();
+  auto longest = has_verdict ? 2 * interval_ : kTimeToLeave;
+  for (auto start = Clock::now(); Clock::now() - start < longest; std::this_thread::sleep_for(50ms)) {
+    std::vector<std::vector<uint8_t>> found = store_->multiGet(keys_);
+    if (std::all_of(found.begin(), found.end(), [](const auto& beat) { return text_of(beat).starts_with("left"); })) return;
+  }
+}
+
+void Monitor::exchange_beats() {
+  store_->set(keys_[static_cast<size_t>(rank_)], bytes_of(std::to_string(++beats_) + " " + std::to_string(collectives_) + " 0"));
+  std::vector<std::vector<uint8_t>> found = store_->multiGet(keys_);
+  std::string failure;
+  if (store_->check({kFailureKey})) failure = text_of(store_->get(kFailureKey));
+
+  std::lock_guard lock(mutex_);
+  auto now = Clock::now();
+  // If this process itself was stopped, nothing is known about the others.
+  if (now - last_exchange_ > silence_)
+    for (Peer& peer : peers_) peer.changed = now;
+  last_exchange_ = now;
+  for (size_t r = 0; r < peers_.size(); ++r) {
+    std::string text = text_of(found[r]);
+    if (text == peers_[r].beat) continue;
+    std::istringstream words(text);
+    std::string count;
+    int left = 0;
+    words >> count >> peers_[r].collectives >> left;
+    peers_[r].has_left = left != 0;
+    peers_[r].beat = text;
+    peers_[r].changed = now;
+  }
+  if (!failure.empty()) set_verdict(failure);
+}
+
+// Tells the others. The first fault that anybody publishes is the cause of the later ones.
+void Monitor::publish(const std::string& fault) {
+  std::string first = text_of(store_->compareSet(kFailureKey, std::vector<uint8_t>(), bytes_of(fault)));
+  std::lock_guard lock(mutex_);
+  set_verdict(first.empty() ? fault : first);
+}
+
+// What is wrong with another process, or an empty text. The most certain signs come first.
+std::string Monitor::find_fault() {
+  std::lock_guard lock(mutex_);
+  if (!verdict_.empty()) return "";
+  if (std::string fault = any_local_fault(); !fault.empty()) return fault;
+  auto now = Clock::now();
+  for (int r = 0; r < size(); ++r)
+    if (std::string fault = silence_of(r, now); !fault.empty()) return fault;
+  if (!failed_) return "";
+  for (int r = 0; r < size(); ++r)
+    if (r != rank_ && peers_[static_cast<size_t>(r)].has_left)
+      return peers_[static_cast<size_t>(r)].name(r) + " has left the job before the others";
+  // Heartbeats that were written before the failure say nothing about it.
+  if (now - *failed_ < 3 * interval_) return "";
+  for (int r = 0; r < size(); ++r)
+    if (std::string fault = lag_of(r); !fault.empty()) return fault;
+  return "";
+}
+
+// What the process table of this host tells about a process, or an empty text.
+std::string Monitor::local_fault_of(int rank) const {
+  const Peer& peer = peers_[static_cast<size_t>(rank)];
+  if (rank == rank_ || peer.has_left || !is_local(peer)) return "";
+  ProcessState state = process_state(peer.pid);
+  if (state.start_time != peer.start_time || state.state == 'Z' || state.state == 'X') return peer.name(rank) + " has ended";
+  if (state.state != 'T' || !failed_) return "";
+  ::kill(peer.pid, SIGKILL);
+  return peer.name(rank) + " is stopped (SIGSTOP); it is killed now";
+}
+
+std::string Monitor::any_local_fault() const {
+  for (int r = 0; r < size(); ++r)
+    if (std::string fault = local_fault_of(r); !fault.empty()) return fault;
+  return "";
+}
+
+// Kills a process of this host that hangs.
+std::string Monitor::silence_of(int rank, Clock::time_point now) const {
+  const Peer& peer = peers_[static_cast<size_t>(rank)];
+  std::chrono::duration<double> silence = now - peer.changed;
+  if (rank == rank_ || peer.has_left || silence < silence_ || (silence < timeout_ && !failed_)) return "";
+  if (is_local(peer)) ::kill(peer.pid, SIGKILL);
+  return peer.name(rank) + " has not answered for " + seconds_text(silence) + (is_local(peer) ? "; it is killed now" : "");
+}
+
+std::string Monitor::lag_of(int rank) const {
+  const Peer& peer = peers_[static_cast<size_t>(rank)];
+  if (rank == rank_ || peer.collectives >= collectives_ || peer.changed < *failed_) return "";
+  return peer.name(rank) + " has begun " + std::to_string(peer.collectives) + " collectives, this process " +
+         std::to_string(collectives_.load()) +
+         ": it is slow or stuck between them, or runs another program. If it is slow, raise the timeout " +
+         "(timeout_seconds, Trainer: ddp_timeout)";
+}
+
+void Monitor::set_verdict(const std::string& text) {
+  if (!verdict_.empty()) return;
+  verdict_ = text;
+  verdict_time_ = Clock::now();
+  if (!stops_) warn("rank " + std::to_string(rank_) + ": " + verdict_ + ".");
+  changed_.notify_all();
+}
+
+// Ends this process if its main thread still waits for data that will not come.
+void Monitor::end_if_blocked() {
+  if (verdict_.empty() || !is_waiting_ || Clock::now() - verdict_time_ < kGrace) return;
+  warn("rank " + std::to_string(rank_) + " ends, because it waits for that rank.");
+  ::_exit(kExitPeerLost);
+}
+
+void Monitor::end_if_terminated() {
+  if (!g_terminated) return;
+  if (!terminated_) terminated_ = Clock::now();
+  if (verdict_.empty() && Clock::now() - *terminated_ < kTimeToReport) return;
+  ::signal(SIGTERM, SIG_DFL);
+  ::kill(::getpid(), SIGTERM);
+}
+
+void Monitor::begin_collective() {
+  ++collectives_;
+  std::lock_guard lock(mutex_);
+  if (verdict_.empty()) return;
+  throw UserError(ErrorCode::distributed, verdict_ + ". Restart the job; it continues from its last checkpoint.");
+}
+
+void Monitor::report_failure(const std::string& error) {
+  std::unique_lock lock(mutex_);
+  is_waiting_ = false;
+  failed_ = Clock::now();
+  // The thread cannot tell if the process that serves the store is stopped, since it waits for an answer.
+  if (std::string fault = any_local_fault(); !fault.empty()) set_verdict(fault);
+  if (is_cut_off())
+    set_verdict("the store of the job has not answered for " + seconds_text(Clock::now() - last_exchange_) +
+                ": the network of this process is interrupted, or the process that serves the store (torchrun, or rank 0) hangs");
+  changed_.wait_for(lock, kLongestWaitForVerdict, [&] { return !verdict_.empty(); });
+  std::string cause = verdict_.empty() ? "a connection to another process was lost: " + error.substr(0, error.find('\n')) : verdict_;
+  throw UserError(ErrorCode::distributed, cause + ". Restart the job; it continues from its last checkpoint.");
+}
+
+}  // namespace tenon::dist
