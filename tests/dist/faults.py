@@ -117,13 +117,13 @@ def inject(kind, victim, ranks, network, disk):
     if kind == "network":
         network.drop()
         return r"rank \d+ \(process|store of the job|connection to another process", "hung"
-    with open(disk / "filling", "wb") as file:  # Full disk: until the write fails.
-        try:
+    try:  # Full disk: until a write fails.
+        with open(disk / "filling", "wb") as file:
             while True:
                 file.write(b"x" * 65536)
                 file.flush()
-        except OSError:
-            pass
+    except OSError:
+        pass
     return r"rank 0: .*(No space left|cannot be)", "disk"
 
 

@@ -38,7 +38,16 @@ class LoopProcess {
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, errors_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     std::string path = TENON_TRAIN_LOOP, directory = output.string(), pause = std::to_string(milliseconds_per_step), again = "resume";
     char* arguments[] = {path.data(), directory.data(), pause.data(), resume ? again.data() : nullptr, nullptr};
-    EXPECT_EQ(posix_spawn(&pid_, path.c_str(), &actions, nullptr, arguments, environ), 0);
+    // Background jobs of a shell ignore SIGINT, and so would the process.
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    posix_spawnattr_setsigdefault(&attributes, &signals);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    EXPECT_EQ(posix_spawn(&pid_, path.c_str(), &actions, &attributes, arguments, environ), 0);
+    posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
     ready_ = ends[0];
