@@ -199,7 +199,7 @@ def main():
         if network:
             network.close()
         if "disk" in kinds:
-            subprocess.run(["umount", disk])
+            subprocess.run(["umount", "--lazy", disk])
     print(f"{figures.faults} faults {figures.kinds}: {figures.hangs} hangs, {figures.unreported} not reported in time, {figures.other_bits} with other bits; "
           f"slowest report of a dead process {figures.slowest['dead']:.2f} s, of a hung one {figures.slowest['hung']:.2f} s (timeout {TIMEOUT} s); "
           f"{time.time() - start:.0f} s")
