@@ -136,6 +136,14 @@ TENON_API void save_model(const Model& model, const std::string& directory, int6
 namespace detail {
 // Throws UserError(shape).
 TENON_API void check_not_null(bool is_null, const char* what);
+
+// Models are pure, and depend on their bank besides their weights. P points to one.
+template <class P>
+void set_model_options(Options& options, const P& model) {
+  options.trust = Trust::pure;
+  options.watch.push_back(Watched(model->bank()));
+  options.watch.push_back(Watched::with_gradients([model] { return model->trained(); }));
+}
 }  // namespace detail
 
 // Compiles a model. Options::trust is always pure here, since models depend only on their arguments and weights. Throws UserError if the
@@ -143,9 +151,7 @@ TENON_API void check_not_null(bool is_null, const char* what);
 template <std::derived_from<Model> M>
 auto compile(std::shared_ptr<M> model, Options options = {}) {
   detail::check_not_null(model == nullptr, "the model");
-  options.trust = Trust::pure;
-  options.watch.push_back(Watched(model->bank()));
-  options.watch.push_back(Watched::with_gradients([model] { return model->trained(); }));
+  detail::set_model_options(options, model);
   return detail::compile_module(std::move(model), std::move(options));
 }
 

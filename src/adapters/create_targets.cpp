@@ -9,6 +9,7 @@
 #include "adapters/extras.h"
 #include "adapters/targets.h"
 #include "base/error.h"
+#include "base/text.h"
 
 namespace tenon::adapters {
 
@@ -69,12 +70,7 @@ bool is_list_of_names(const OrderedJson& value) {
   return value.is_array() && std::all_of(value.begin(), value.end(), [](const OrderedJson& name) { return name.is_string(); });
 }
 
-bool is_all_linear(const OrderedJson& value) {
-  if (!value.is_string()) return false;
-  std::string text = value;
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text == "all-linear";
-}
+bool is_all_linear(const OrderedJson& value) { return value.is_string() && lower_case(value.get<std::string>()) == "all-linear"; }
 
 // All linear layers but the output layer of a language model, or the head of a classifier of sequences.
 std::vector<std::string> all_linear(const std::vector<Layer>& layers, const ModelFacts& model, bool classifies) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace tenon::adapters {
 
@@ -19,11 +20,6 @@ bool ends_at_dot(const std::string& path, const std::string& name) { return path
 
 std::vector<std::string> texts_or_none(const formats::Config& config, const std::string& field) {
   return config.has(field) ? config.texts(field) : std::vector<std::string>();
-}
-
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
 }
 
 }  // namespace
@@ -52,7 +48,7 @@ ModuleNames ModuleNames::read(const formats::Config& config, const std::string& 
   if (!config.has(field)) return out;
   const nlohmann::json& value = config.any(field);
   if (value.is_string()) {
-    out.all_linear_ = lower(value.get<std::string>()) == "all-linear";
+    out.all_linear_ = lower_case(value.get<std::string>()) == "all-linear";
     out.pattern_ = regex_of(value.get<std::string>(), field);
   } else {
     out.names_ = config.texts(field);

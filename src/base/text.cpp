@@ -57,6 +57,11 @@ void Scanner::fail(const std::string& expected) const {
   throw UserError(ErrorCode::parse, "line " + std::to_string(line) + ", column " + std::to_string(column) + ": expected " + expected);
 }
 
+std::string lower_case(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
 std::string identifier(std::string_view text) {
   constexpr size_t kMaxNameBytes = 80;  // Names become parts of file names, which Linux limits to 255 bytes.
   std::string out(text.substr(0, kMaxNameBytes));

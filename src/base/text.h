@@ -15,6 +15,9 @@ std::string real_text(float value);
 // Foreign text for a message: quoted, with control characters escaped, truncated if long.
 std::string shown(std::string_view text);
 
+// The text with ASCII letters in lower case, as keywords and names of settings are compared.
+std::string lower_case(std::string text);
+
 // Makes an identifier of the graph and loop languages from any text: each character other than a letter, digit, '_' or '.'
 // becomes '_'.
 std::string identifier(std::string_view text);

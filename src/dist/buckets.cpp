@@ -82,11 +82,12 @@ void GradientBuckets::allocate(GradientBucket& bucket) {
 }
 
 void GradientBuckets::fill(GradientBucket& bucket) {
-  for (const at::Tensor& parameter : bucket.parameters)
+  size_t own = bucket.parts.size() + 2;  // The tensors of the bucket itself.
+  for (const at::Tensor& parameter : bucket.parameters) {
     if (parameter.grad().defined() && parameter.grad().is_sparse())
       throw UserError(ErrorCode::config, "sparse gradients are not averaged. Make the embedding with sparse(false).");
-  size_t own = bucket.parts.size() + 2;  // The tensors of the bucket itself.
-  for (const at::Tensor& parameter : bucket.parameters) own += share_memory(parameter.grad(), bucket.flat);
+    own += share_memory(parameter.grad(), bucket.flat);
+  }
   // The program has kept gradients of an earlier step.
   if (bucket.flat.storage().use_count() > own) allocate(bucket);
   bucket.counts.fill_(1);

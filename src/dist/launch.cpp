@@ -1,7 +1,5 @@
 #include "dist/launch.h"
 
-#include <algorithm>
-#include <cctype>
 #include <charconv>
 
 #include "base/error.h"
@@ -36,8 +34,7 @@ std::optional<std::string> read_text(Flag flag) {
 std::optional<bool> read_switch(Flag flag) {
   const char* text = flag_text(flag);
   if (!text) return std::nullopt;
-  std::string lower = text;
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::string lower = lower_case(text);
   for (const char* yes : {"y", "yes", "t", "true", "on", "1"})
     if (lower == yes) return true;
   for (const char* no : {"n", "no", "f", "false", "off", "0"})

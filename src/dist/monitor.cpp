@@ -102,12 +102,7 @@ std::string Monitor::Peer::name(int rank) const {
 }
 
 Monitor::Monitor(c10::intrusive_ptr<c10d::Store> store, int rank, int size, double timeout_seconds, bool has_agent)
-    : store_(std::move(store)),
-      rank_(rank),
-      has_agent_(has_agent),
-      serves_store_(rank == 0 && !has_agent),
-      timeout_(timeout_seconds),
-      peers_(static_cast<size_t>(size)) {
+    : store_(std::move(store)), rank_(rank), has_agent_(has_agent), timeout_(timeout_seconds), peers_(static_cast<size_t>(size)) {
   // All ranks together read size² heartbeats in each interval.
   constexpr int kRanksPerInterval = 32;
   interval_ = 200ms * std::max(1, size / kRanksPerInterval);
@@ -159,7 +154,7 @@ void Monitor::run() {
       if (std::string fault = find_fault(); !fault.empty()) publish(fault);
     }
     store_->set(keys_[static_cast<size_t>(rank_)], bytes_of("left " + std::to_string(collectives_) + " 1"));
-    if (serves_store_) wait_for_others();
+    if (rank_ == 0 && !has_agent_) wait_for_others();
   } catch (const std::exception&) {  // The store is gone, and with it the launcher or rank 0.
     {
       std::lock_guard lock(mutex_);

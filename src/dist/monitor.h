@@ -16,7 +16,7 @@
 namespace tenon::dist {
 
 // The thread shares the object, because it may wait for a store that no longer answers when the process wants to leave.
-class Monitor : public std::enable_shared_from_this<Monitor> {
+class Monitor {
  public:
   // The store must be a connection of its own. Returns when all processes have published where they run. A process that gives no sign
   // of life for `timeout_seconds` counts as hung; one on this host is killed then, because a launcher waits long for a stopped process.
@@ -73,7 +73,6 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   c10::intrusive_ptr<c10d::Store> store_;
   const int rank_;
   const bool has_agent_;  // The launcher serves the store.
-  const bool serves_store_;
   const std::chrono::duration<double> timeout_;
   std::chrono::milliseconds interval_;
   // A rank without a heartbeat for this time is the probable cause of a collective that has failed.

@@ -1,7 +1,6 @@
 #include "train/compile_plugin.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 
 #include "base/error.h"
@@ -14,13 +13,8 @@
 namespace tenon::train {
 namespace {
 
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
 std::string backend_of(const std::string& name) {
-  std::string wanted = lower(name);
+  std::string wanted = lower_case(name);
   if (wanted == "inductor" || wanted == "tenon") return "native";
   std::vector<std::string> known = backends();
   if (std::find(known.begin(), known.end(), wanted) != known.end()) return wanted;
@@ -37,11 +31,11 @@ std::string backend_of(const std::string& name) {
 std::optional<Options> compile_options(const CompilePlugin& plugin) {
   std::string backend = plugin.backend.value_or(dist::read_text(Flag::dynamo_backend).value_or("no"));
   Options out;
-  out.mode = mode_of(lower(plugin.mode.value_or(dist::read_text(Flag::dynamo_mode).value_or("default"))), "CompilePlugin::mode");
+  out.mode = mode_of(lower_case(plugin.mode.value_or(dist::read_text(Flag::dynamo_mode).value_or("default"))), "CompilePlugin::mode");
   out.fullgraph = plugin.fullgraph ? *plugin.fullgraph : dist::read_switch(Flag::dynamo_fullgraph).value_or(false);
   std::optional<bool> dynamic = plugin.dynamic ? plugin.dynamic : dist::read_switch(Flag::dynamo_dynamic);
   if (dynamic) out.dynamic = *dynamic ? Dynamic::yes : Dynamic::no;
-  if (lower(backend) == "no") return std::nullopt;
+  if (lower_case(backend) == "no") return std::nullopt;
   if (dist::read_switch(Flag::dynamo_regions).value_or(false))
     warn_once(
         "regions",

@@ -6,10 +6,10 @@
 #include <torch/optim/adamw.h>
 
 #include <algorithm>
-#include <cctype>
 #include <limits>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace tenon::train {
 namespace {
@@ -22,8 +22,7 @@ AdamWOptions& options_of(torch::optim::OptimizerParamGroup& group) { return stat
 }  // namespace
 
 bool decays(const std::string& name) {
-  std::string lower = name;
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::string lower = lower_case(name);
   for (const char* part : {"bias", "layernorm", "rmsnorm"})
     if (lower.find(part) != std::string::npos) return false;
   for (size_t begin = 0; begin <= lower.size();) {

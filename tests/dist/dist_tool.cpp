@@ -2,8 +2,6 @@
 // dist_tool train KEY=VALUE...: trains a network with an Accelerator; see Settings. Rank 0 prints the losses, and each rank a digest of its
 // weights at the end.
 #include <tenon/accelerate.h>
-#include <tenon/adapters.h>
-#include <tenon/inspect.h>
 #include <torch/torch.h>
 
 #include <cstdio>
@@ -188,11 +186,7 @@ int train_network(const Settings& settings) {
     auto& adam = static_cast<torch::optim::AdamWParamState&>(*state);
     state_bytes += adam.exp_avg().nbytes() + adam.exp_avg_sq().nbytes();
   }
-  std::string dump = settings.text("dump", "");
-  if (!dump.empty() && accelerator.is_main_process()) torch::save(net->parameters(), dump);
   std::printf("rank %ld digest %016lx state %zu bytes\n", accelerator.process_index(), digest(net->parameters()), state_bytes);
-  if (model.region() && settings.number("explain", 0) && accelerator.is_main_process())
-    std::cout << tenon::explain(*model.region()) << "\n";
   accelerator.wait_for_everyone();
   return 0;
 }

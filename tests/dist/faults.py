@@ -17,7 +17,8 @@ import tempfile
 import threading
 import time
 
-TOOL = os.environ.get("TENON_DIST_TOOL", "dist_tool")
+from conftest import TOOL, free_port
+
 TIMEOUT = 3  # Seconds after which a process that gives no sign of life counts as hung.
 SETTINGS = ["epochs=3", "examples=64", "batch=4", "pause=4", "every=3", "resume=1", f"timeout={TIMEOUT}"]
 SLACK = float(sys.argv[3]) if len(sys.argv) > 3 else 0
@@ -48,13 +49,6 @@ class Rank:
 
     def time_of(self, pattern):
         return next((when for when, line in self.lines if re.search(pattern, line)), None)
-
-
-def free_port():
-    import socket
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def wait(ranks, seconds):
@@ -100,7 +94,7 @@ class Network:
 
 class Figures:
     def __init__(self):
-        self.faults = self.hangs = self.unreported = self.other_bits = self.missed = 0
+        self.faults = self.hangs = self.unreported = self.other_bits = 0
         self.slowest = {"dead": 0.0, "hung": 0.0}
         self.kinds = {}
 

@@ -64,14 +64,6 @@ struct PreparedForward {
   }
 };
 
-// Models of load_model are pure, and depend on their bank.
-template <class P>
-void watch_bank(Options& options, const P& model) {
-  options.trust = Trust::pure;
-  options.watch.push_back(Watched(model->bank()));
-  options.watch.push_back(Watched::with_gradients([model] { return model->trained(); }));
-}
-
 template <class P>
 NamedTensors tensors_by_name(const P& items) {
   NamedTensors out;
@@ -89,7 +81,7 @@ class PreparedModel {
     detail::prepare_model(*state, detail::tensors_by_name(module->named_parameters()), detail::tensors_by_name(module->named_buffers()));
     if (auto options = detail::plugin_options(*state, "model")) {
       options->watch.push_back(Watched(module));
-      if constexpr (std::derived_from<std::remove_cvref_t<decltype(*module)>, Model>) detail::watch_bank(*options, module);
+      if constexpr (std::derived_from<std::remove_cvref_t<decltype(*module)>, Model>) detail::set_model_options(*options, module);
       compiled_.emplace(forward_, std::move(*options));
     }
   }
