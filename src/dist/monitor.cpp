@@ -23,6 +23,8 @@ constexpr int kExitPeerLost = 75;
 // Time that a blocked process gets to end by an exception.
 constexpr auto kGrace = 1500ms;
 constexpr auto kLongestWaitForVerdict = 2500ms;
+// Time that a killed process may take until the process table shows its end.
+constexpr auto kTimeToEnd = 1000ms;
 // Time that a process has between SIGTERM and its end, to find out why.
 constexpr auto kTimeToReport = 1000ms;
 
@@ -157,10 +159,10 @@ void Monitor::run() {
     if (rank_ == 0 && !has_agent_) wait_for_others();
   } catch (const std::exception&) {  // The store is gone, and with it the launcher or rank 0.
     {
-      std::lock_guard lock(mutex_);
-      std::string fault = any_local_fault();
-      bool is_expected = stops_ || (!has_agent_ && peers_[0].has_left);
-      if (fault.empty() && !is_expected)
+      std::unique_lock lock(mutex_);
+      bool has_store_left = !has_agent_ && peers_[0].has_left;
+      std::string fault = has_store_left ? any_local_fault() : wait_for_local_fault(lock);
+      if (fault.empty() && !has_store_left && !stops_)
         fault = "the store of the job does not answer: the process that serves it (torchrun, or rank 0) has ended";
       if (!fault.empty() && !stops_) set_verdict(fault);
     }
@@ -254,6 +256,17 @@ std::string Monitor::local_fault_of(int rank) const {
   return peer.name(rank) + " is stopped (SIGSTOP); it is killed now";
 }
 
+// As any_local_fault(), for a failure that probably has such a cause.
+std::string Monitor::wait_for_local_fault(std::unique_lock<std::mutex>& lock) {
+  auto start = Clock::now();
+  std::string fault = any_local_fault();
+  while (fault.empty() && verdict_.empty() && !stops_ && Clock::now() - start < kTimeToEnd) {
+    changed_.wait_for(lock, 20ms);
+    fault = any_local_fault();
+  }
+  return fault;
+}
+
 std::string Monitor::any_local_fault() const {
   for (int r = 0; r < size(); ++r)
     if (std::string fault = local_fault_of(r); !fault.empty()) return fault;
@@ -313,7 +326,7 @@ void Monitor::report_failure(const std::string& error) {
   is_waiting_ = false;
   failed_ = Clock::now();
   // The thread cannot tell if the process that serves the store is stopped, since it waits for an answer.
-  if (std::string fault = any_local_fault(); !fault.empty()) set_verdict(fault);
+  if (std::string fault = is_cut_off() ? wait_for_local_fault(lock) : any_local_fault(); !fault.empty()) set_verdict(fault);
   if (is_cut_off())
     set_verdict("the store of the job has not answered for " + seconds_text(Clock::now() - last_exchange_) +
                 ": the network of this process is interrupted, or the process that serves the store (torchrun, or rank 0) hangs");

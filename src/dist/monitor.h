@@ -64,6 +64,7 @@ class Monitor {
   bool is_local(const Peer& peer) const { return peer.place == peers_[static_cast<size_t>(rank_)].place; }
   std::string local_fault_of(int rank) const;
   std::string any_local_fault() const;
+  std::string wait_for_local_fault(std::unique_lock<std::mutex>& lock);
   std::string silence_of(int rank, Clock::time_point now) const;
   std::string lag_of(int rank) const;
   void set_verdict(const std::string& text);
