@@ -74,13 +74,13 @@ class Link:
             subprocess.run(["ip", "-n", name, "link", "set", "slow0", "up"], check=True)
 
     def run(self, command, steps):
-        """Starts the command as ranks 0 and 1 and returns what rank 0 prints."""
+        """Starts the command as ranks 0 and 1 and returns the lines that rank 0 prints."""
         ranks = [subprocess.Popen(["ip", "netns", "exec", name, *map(str, command)], stdout=subprocess.PIPE, text=True,
                                   env={**os.environ, "OMP_NUM_THREADS": "1", "BENCH_STEPS": str(steps), "RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": "2",
                                        "MASTER_ADDR": self.ADDRESSES[0], "MASTER_PORT": "29511", "GLOO_SOCKET_IFNAME": "slow0"})
                  for rank, name in enumerate(self.names)]
         outputs = [rank.communicate()[0] for rank in ranks]
-        return json.loads(outputs[0].strip().splitlines()[-1])
+        return outputs[0].strip().splitlines()
 
     def close(self):
         self.link.kill()
@@ -93,9 +93,11 @@ def measure_link(networks, steps, build):
     link = Link(build)
     try:
         for network in networks:
-            row = link.run([build / "bench/bench_loop", network, "parallel"], steps)
+            row = json.loads(link.run([build / "bench/bench_loop", network, "parallel"], steps)[-1])
             for name in ("wall", "waited"):
                 print(json.dumps({"name": f"{network} link {name}", "figure": row[f"{name}_ms"], "unit": "ms"}), flush=True)
+            print(json.dumps({"name": f"{network} gradient bytes", "figure": row["gradient_bytes"], "unit": "bytes"}), flush=True)
+            print(json.dumps({"name": f"{network} step", "figure": row["wall_ms"] - row["waited_ms"], "unit": "ms"}), flush=True)
             print(json.dumps({"name": f"{network} link share", "figure": 100 * row["waited_ms"] / row["wall_ms"], "unit": "%"}), flush=True)
     finally:
         link.close()

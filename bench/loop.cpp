@@ -126,9 +126,12 @@ void run_parallel(Model model, torch::optim::AdamW& adamw, const Tensor& x, cons
     cpu.push_back((cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu_start) * 1e3);
     waited.push_back((accelerator.seconds_waited() - waited_before) * 1e3);
   }
+  size_t gradient_bytes = 0;
+  for (const Tensor& parameter : model->parameters())
+    if (parameter.grad().defined()) gradient_bytes += parameter.grad().nbytes();
   char line[200];
-  std::snprintf(line, sizeof line, "{\"ranks\": %ld, \"wall_ms\": %.3f, \"cpu_ms\": %.3f, \"waited_ms\": %.3f}",
-                static_cast<long>(accelerator.num_processes()), median(wall), median(cpu), median(waited));
+  std::snprintf(line, sizeof line, "{\"ranks\": %ld, \"wall_ms\": %.3f, \"cpu_ms\": %.3f, \"waited_ms\": %.3f, \"gradient_bytes\": %zu}",
+                static_cast<long>(accelerator.num_processes()), median(wall), median(cpu), median(waited), gradient_bytes);
   accelerator.print(line);
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/reference, docs/claims.md and the generated parts of README.md and docs/fine-tune.md; --check only says whether they are stale."""
+"""Writes docs/reference, docs/claims.md and the generated parts of README.md, docs/fine-tune.md and docs/scale.md; --check only says whether they are stale."""
 import json
 import pathlib
 import re
@@ -62,6 +62,12 @@ def figures_table():
     return "\n".join(lines)
 
 
+def scale_tables():
+    sys.path.insert(0, str(ROOT / "bench"))
+    import scale
+    return scale.tables(json.loads((ROOT / "docs/results/accelerate.json").read_text()))
+
+
 def page(name):
     """A page with its examples, their output and its figures as they are now."""
     def file(name):
@@ -70,6 +76,7 @@ def page(name):
     text = (ROOT / name).read_text()
     text = re.sub(r"(?s)(<!-- example: (\S+) -->\n).*?(<!-- end -->)", lambda m: m[1] + "```cpp\n" + file(m[2]) + "\n```\n" + m[3], text)
     text = re.sub(r"(?s)(<!-- output: (\S+) -->\n).*?(<!-- end -->)", lambda m: m[1] + "```\n" + file(m[2]) + "\n```\n" + m[3], text)
+    text = re.sub(r"(?s)(<!-- table: scale -->\n).*?(<!-- end -->)", lambda m: m[1] + scale_tables() + "\n" + m[2], text)
     return re.sub(r"(?s)(<!-- figures -->\n).*?(<!-- end -->)", lambda m: m[1] + figures_table() + "\n" + m[2], text)
 
 
@@ -84,7 +91,8 @@ PAGES = {
     "phases.md": table("Phases", "src/build/phases.def", ["phase", "what happens"], rows("src/build/phases.def", "TENON_PHASE")),
 }
 
-PAGES = {f"docs/reference/{name}": text for name, text in PAGES.items()} | {"docs/claims.md": claims(), "README.md": page("README.md"), "docs/fine-tune.md": page("docs/fine-tune.md")}
+PAGES = {f"docs/reference/{name}": text for name, text in PAGES.items()} | {"docs/claims.md": claims(), "README.md": page("README.md"), "docs/fine-tune.md": page("docs/fine-tune.md"),
+                                                                            "docs/scale.md": page("docs/scale.md")}
 stale = [name for name, text in PAGES.items() if not (ROOT / name).exists() or (ROOT / name).read_text() != text]
 if "--check" in sys.argv:
     if stale:

@@ -44,6 +44,8 @@ struct CompilePlugin {
   std::optional<bool> fullgraph = {};
   // true and false are Dynamic::yes and no. The default is Dynamic::automatic.
   std::optional<bool> dynamic = {};
+  // Has no effect, because repeated blocks share their kernels anyway and the whole model is compiled in a fraction of a second.
+  std::optional<bool> use_regional_compilation = {};
 };
 
 struct AcceleratorOptions {

@@ -40,6 +40,11 @@ struct TENON_API Explanation {
     size_t calls = 0;  // Number of calls that the graph served.
     std::vector<Kernel> kernels = {};
     std::vector<Call> aten_calls = {};
+    // Kernels that follow each other several times with the same ops and sizes, such as those of a model's layers. Equal kernels are
+    // compiled once. Zero copies if there are none.
+    struct RepeatedBlocks {
+      size_t first = 0, kernels = 0, copies = 0;
+    } blocks = {};
     size_t arena_bytes = 0;  // Scratch memory of one run.
     // Sizes that differ from call to call, with the values of the last build ("s0 = 128"), and what must hold for the graph to serve a
     // call ("s0 < 64 (fusion)").

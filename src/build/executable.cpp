@@ -37,12 +37,12 @@ const std::vector<Explanation::Call>& Executable::aten_calls() const {
 
 std::vector<Explanation::Kernel> Executable::kernels() const {
   if (!parts_.native) return {};
-  std::vector<Explanation::Kernel> out = parts_.native->kernels(interpreter()->symbols());
-  for (size_t i = 0; i < out.size(); ++i) {
+  std::vector<Explanation::Kernel> all = parts_.native->kernels(interpreter()->symbols()), out;
+  for (size_t i : parts_.native->kernel_order()) {
+    Explanation::Kernel& kernel = out.emplace_back(std::move(all[i]));
     const runtime::FusedOp& op = interpreter()->fused_ops()[i];
-    if (const runtime::ProductCall* call = op.product()) out[i].call += ", " + call->product->describe(call->rows);
-    if (const runtime::KernelCall* kernel = op.kernel(); kernel && *kernel->code > 0)
-      out[i].name += ", " + kernel->codes[*kernel->code].name;
+    if (const runtime::ProductCall* call = op.product()) kernel.call += ", " + call->product->describe(call->rows);
+    if (const runtime::KernelCall* code = op.kernel(); code && *code->code > 0) kernel.name += ", " + code->codes[*code->code].name;
   }
   return out;
 }

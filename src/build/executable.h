@@ -36,7 +36,7 @@ class Executable {
   void release_kept_memory() const {
     if (interpreter()) interpreter()->release_kept_memory();
   }
-  // The kernels of backend `native`, and the ops that it runs in ATen.
+  // The kernels of backend `native` in the order in which they run, and the ops that it runs in ATen.
   std::vector<Explanation::Kernel> kernels() const;
   const std::vector<Explanation::Call>& aten_calls() const;
   size_t arena_bytes() const { return interpreter() ? static_cast<size_t>(interpreter()->arena_bytes()) : 0; }

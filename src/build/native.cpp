@@ -108,4 +108,11 @@ std::vector<Explanation::Kernel> NativeProgram::kernels(const ir::SymbolValues& 
   return out;
 }
 
+std::vector<size_t> NativeProgram::kernel_order() const {
+  std::vector<size_t> out;
+  for (const ir::Node& node : parts_.fused->nodes)
+    if (ir::is_fused(node)) out.push_back(ir::group_of(node));
+  return out;
+}
+
 }  // namespace tenon::build

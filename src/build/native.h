@@ -38,6 +38,8 @@ class NativeProgram {
   std::shared_ptr<const runtime::Interpreter> at(const ir::SymbolValues& symbols) const;
   // What explain reports; one kernel per fused op of an interpreter.
   std::vector<Explanation::Kernel> kernels(const ir::SymbolValues& symbols) const;
+  // Their indices in the order in which they run.
+  std::vector<size_t> kernel_order() const;
   const std::vector<Explanation::Call>& aten_calls() const { return parts_.aten_calls; }
 
  private:

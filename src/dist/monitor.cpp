@@ -1,17 +1,21 @@
 #include "dist/monitor.h"
 
+#include <cxxabi.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
+#include <cstdlib>
+#include <exception>
 #include <sstream>
+#include <string_view>
 #include <thread>
+#include <typeinfo>
 
 #include "base/error.h"
 #include "base/warn.h"
+#include "dist/process_table.h"
 
 namespace tenon::dist {
 namespace {
@@ -25,6 +29,8 @@ constexpr auto kGrace = 1500ms;
 constexpr auto kLongestWaitForVerdict = 2500ms;
 // Time that a killed process may take until the process table shows its end.
 constexpr auto kTimeToEnd = 1000ms;
+// Heartbeats within which a published cause has reached all processes.
+constexpr int kExchanges = 3;
 // Time that a process has between SIGTERM and its end, to find out why.
 constexpr auto kTimeToReport = 1000ms;
 
@@ -51,39 +57,23 @@ void restore_sigterm() {
   if (action.sa_handler == note_sigterm) ::signal(SIGTERM, SIG_DFL);
 }
 
-// Distinguishes hosts, and containers on a host that have process tables of their own.
-std::string place_id() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string boot;
-  std::getline(file, boot);
-  std::error_code ignored;
-  return boot + "/" + std::filesystem::read_symlink("/proc/self/ns/pid", ignored).string();
-}
+std::mutex g_watching_mutex;
+std::weak_ptr<Monitor> g_watching;
+std::terminate_handler g_other_handler = nullptr;
 
-std::string host_name() {
-  char name[256] = {};
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
-
-// The state letter and the start time of a process on this host; both empty if there is none.
-struct ProcessState {
-  char state = 0;
-  std::string start_time;
-};
-
-ProcessState process_state(int pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  std::getline(file, text);
-  size_t end_of_name = text.rfind(')');  // The name may contain blanks and parentheses.
-  if (end_of_name == std::string::npos) return {};
-  std::istringstream rest(text.substr(end_of_name + 1));
-  ProcessState out;
-  rest >> out.state;
-  constexpr int kFieldsBeforeStartTime = 19;  // Fields 4 to 21 of proc(5), and the start time.
-  for (int i = 0; i < kFieldsBeforeStartTime; ++i) rest >> out.start_time;
-  return out;
+// Gloo's threads throw if the data of another process has a size that was not expected, which nothing can catch. The process lives until
+// the monitors have found out which ranks call different collectives.
+void terminate_after_verdict() {
+  const std::type_info* type = abi::__cxa_current_exception_type();
+  if (type && std::string_view(type->name()).starts_with("N4gloo")) {
+    std::shared_ptr<Monitor> monitor = [] {
+      std::lock_guard lock(g_watching_mutex);
+      return g_watching.lock();
+    }();
+    if (monitor) monitor->wait_for_verdict();
+  }
+  if (g_other_handler) g_other_handler();
+  std::abort();
 }
 
 std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
@@ -129,6 +119,11 @@ Monitor::Monitor(c10::intrusive_ptr<c10d::Store> store, int rank, int size, doub
 std::shared_ptr<Monitor> Monitor::start(c10::intrusive_ptr<c10d::Store> store, int rank, int size, double timeout_seconds, bool has_agent) {
   std::shared_ptr<Monitor> monitor(new Monitor(std::move(store), rank, size, timeout_seconds, has_agent));
   handle_sigterm();
+  {
+    std::lock_guard lock(g_watching_mutex);
+    g_watching = monitor;
+    if (std::get_terminate() != terminate_after_verdict) g_other_handler = std::set_terminate(terminate_after_verdict);
+  }
   std::thread([monitor] {
     monitor->run();
     std::lock_guard lock(monitor->mutex_);
@@ -155,7 +150,7 @@ void Monitor::run() {
       exchange_beats();
       if (std::string fault = find_fault(); !fault.empty()) publish(fault);
     }
-    store_->set(keys_[static_cast<size_t>(rank_)], bytes_of("left " + std::to_string(collectives_) + " 1"));
+    write_beat("left", /*leaves=*/true);
     if (rank_ == 0 && !has_agent_) wait_for_others();
   } catch (const std::exception&) {  // The store is gone, and with it the launcher or rank 0.
     {
@@ -193,8 +188,18 @@ void Monitor::wait_for_others() {
   }
 }
 
+// A heartbeat: a word that changes, the number of collectives, whether this process leaves, and its last collective.
+void Monitor::write_beat(const std::string& word, bool leaves) {
+  std::string text = [&] {
+    std::lock_guard lock(mutex_);
+    return word + " " + std::to_string(collectives_) + (leaves ? " 1 " : " 0 ") +
+           (last_collectives_.empty() ? "" : last_collectives_.back());
+  }();
+  store_->set(keys_[static_cast<size_t>(rank_)], bytes_of(text));
+}
+
 void Monitor::exchange_beats() {
-  store_->set(keys_[static_cast<size_t>(rank_)], bytes_of(std::to_string(++beats_) + " " + std::to_string(collectives_) + " 0"));
+  write_beat(std::to_string(++beats_), /*leaves=*/false);
   std::vector<std::vector<uint8_t>> found = store_->multiGet(keys_);
   std::string failure;
   if (store_->check({kFailureKey})) failure = text_of(store_->get(kFailureKey));
@@ -211,7 +216,8 @@ void Monitor::exchange_beats() {
     std::istringstream words(text);
     std::string count;
     int left = 0;
-    words >> count >> peers_[r].collectives >> left;
+    words >> count >> peers_[r].collectives >> left >> std::ws;
+    std::getline(words, peers_[r].last_collective);
     peers_[r].has_left = left != 0;
     peers_[r].beat = text;
     peers_[r].changed = now;
@@ -233,13 +239,15 @@ std::string Monitor::find_fault() {
   if (std::string fault = any_local_fault(); !fault.empty()) return fault;
   auto now = Clock::now();
   for (int r = 0; r < size(); ++r)
+    if (std::string fault = difference_of(r); !fault.empty()) return fault;
+  for (int r = 0; r < size(); ++r)
     if (std::string fault = silence_of(r, now); !fault.empty()) return fault;
   if (!failed_) return "";
   for (int r = 0; r < size(); ++r)
     if (r != rank_ && peers_[static_cast<size_t>(r)].has_left)
       return peers_[static_cast<size_t>(r)].name(r) + " has left the job before the others";
   // Heartbeats that were written before the failure say nothing about it.
-  if (now - *failed_ < 3 * interval_) return "";
+  if (now - *failed_ < kExchanges * interval_) return "";
   for (int r = 0; r < size(); ++r)
     if (std::string fault = lag_of(r); !fault.empty()) return fault;
   return "";
@@ -282,11 +290,23 @@ std::string Monitor::silence_of(int rank, Clock::time_point now) const {
   return peer.name(rank) + " has not answered for " + seconds_text(silence) + (is_local(peer) ? "; it is killed now" : "");
 }
 
+// Whether the other process calls other collectives. Gloo would wait forever, or add up what does not belong together.
+std::string Monitor::difference_of(int rank) const {
+  const Peer& peer = peers_[static_cast<size_t>(rank)];
+  int64_t first = collectives_ - static_cast<int64_t>(last_collectives_.size()) + 1;
+  if (rank == rank_ || peer.has_left || peer.collectives < first || peer.collectives > collectives_) return "";
+  const std::string& mine = last_collectives_[static_cast<size_t>(peer.collectives - first)];
+  if (mine == peer.last_collective) return "";
+  auto called = [](int who, const std::string& what) { return "a " + what + " in rank " + std::to_string(who); };
+  return peer.name(rank) + " runs another program than " + peers_[static_cast<size_t>(rank_)].name(rank_) + ": collective number " +
+         std::to_string(peer.collectives) + " is " + called(rank, peer.last_collective) + " and " + called(rank_, mine) +
+         ". All processes must call the same collectives in the same order";
+}
+
 std::string Monitor::lag_of(int rank) const {
   const Peer& peer = peers_[static_cast<size_t>(rank)];
   if (rank == rank_ || peer.collectives >= collectives_ || peer.changed < *failed_) return "";
-  return peer.name(rank) + " has begun " + std::to_string(peer.collectives) + " collectives, this process " +
-         std::to_string(collectives_.load()) +
+  return peer.name(rank) + " has begun " + std::to_string(peer.collectives) + " collectives, this process " + std::to_string(collectives_) +
          ": it is slow or stuck between them, or runs another program. If it is slow, raise the timeout " +
          "(timeout_seconds, Trainer: ddp_timeout)";
 }
@@ -314,18 +334,31 @@ void Monitor::end_if_terminated() {
   ::kill(::getpid(), SIGTERM);
 }
 
-void Monitor::begin_collective() {
-  ++collectives_;
+void Monitor::begin_collective(std::string what) {
+  constexpr size_t kMostPending = 1024;  // More collectives than a process begins before the others have begun the first of them.
   std::lock_guard lock(mutex_);
+  ++collectives_;
+  last_collectives_.push_back(std::move(what));
+  if (last_collectives_.size() > kMostPending) last_collectives_.pop_front();
   if (verdict_.empty()) return;
   throw UserError(ErrorCode::distributed, verdict_ + ". Restart the job; it continues from its last checkpoint.");
+}
+
+void Monitor::wait_for_verdict() {
+  std::unique_lock lock(mutex_);
+  failed_ = Clock::now();
+  changed_.wait_for(lock, kLongestWaitForVerdict, [&] { return !verdict_.empty(); });
+  changed_.wait_for(lock, kExchanges * interval_,
+                    [&] { return stops_; });  // The others read it before they see that this process has ended.
 }
 
 void Monitor::report_failure(const std::string& error) {
   std::unique_lock lock(mutex_);
   is_waiting_ = false;
   failed_ = Clock::now();
-  // The thread cannot tell if the process that serves the store is stopped, since it waits for an answer.
+  // The cause that another process has published comes first. The thread cannot read it, or tell if the process that serves the store is
+  // stopped, while it waits for an answer.
+  if (!is_cut_off()) changed_.wait_for(lock, kExchanges * interval_, [&] { return !verdict_.empty(); });
   if (std::string fault = is_cut_off() ? wait_for_local_fault(lock) : any_local_fault(); !fault.empty()) set_verdict(fault);
   if (is_cut_off())
     set_verdict("the store of the job has not answered for " + seconds_text(Clock::now() - last_exchange_) +

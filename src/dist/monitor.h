@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,11 +27,13 @@ class Monitor {
   // Tells the others that this process has left, and stops watching. A process that serves the store waits for the others for a while.
   void leave();
 
-  // Counts a collective. Throws UserError(distributed) if another process is known to have ended.
-  void begin_collective();
+  // Counts a collective, such as "sum of 20 Float". Throws UserError(distributed) if another process is known to have ended.
+  void begin_collective(std::string what);
   // While this thread waits for a collective, the process ends if another one does and the wait goes on.
   void set_waiting(bool waits) { is_waiting_ = waits; }
 
+  // Waits up to 2.5 s until the cause of a failure is known.
+  void wait_for_verdict();
   // Throws UserError(distributed) for a collective that has failed with this error. Waits up to 2.5 s until it is known which rank is
   // the cause.
   [[noreturn]] void report_failure(const std::string& error);
@@ -46,6 +49,7 @@ class Monitor {
     std::string beat;        // The last one that was read.
     Clock::time_point changed;
     int64_t collectives = 0;
+    std::string last_collective;
     bool has_left = false;
 
     std::string name(int rank) const;
@@ -55,6 +59,7 @@ class Monitor {
   void run();
   void wait_for_others();
   bool waits_for_end();
+  void write_beat(const std::string& word, bool leaves);
   void exchange_beats();
   void publish(const std::string& fault);
   std::string find_fault();
@@ -67,6 +72,7 @@ class Monitor {
   std::string wait_for_local_fault(std::unique_lock<std::mutex>& lock);
   std::string silence_of(int rank, Clock::time_point now) const;
   std::string lag_of(int rank) const;
+  std::string difference_of(int rank) const;
   void set_verdict(const std::string& text);
   void end_if_blocked();
   void end_if_terminated();
@@ -90,8 +96,9 @@ class Monitor {
   std::optional<Clock::time_point> failed_;      // The time at which a collective failed here.
   std::optional<Clock::time_point> terminated_;  // The time at which SIGTERM was noticed.
   bool stops_ = false, has_stopped_ = false;
+  int64_t collectives_ = 0;
+  std::deque<std::string> last_collectives_;  // The last of them is the one with the number `collectives_`.
 
-  std::atomic<int64_t> collectives_ = 0;
   std::atomic<bool> is_waiting_ = false;
 };
 

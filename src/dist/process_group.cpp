@@ -45,6 +45,9 @@ bool can_sum(at::ScalarType type) {
 // Moving bytes works for all types.
 at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.view(-1).view(at::kByte); }
 
+// For the name of a collective.
+std::string of(const at::Tensor& tensor) { return " of " + std::to_string(tensor.numel()) + " " + c10::toString(tensor.scalar_type()); }
+
 c10::intrusive_ptr<c10d::Store> connect(const Launch& launch) {
   c10d::TCPStoreOptions options;
   options.port = launch.port;
@@ -107,10 +110,10 @@ std::shared_ptr<ProcessGroup> ProcessGroup::join(const Launch& launch, double ti
 }
 
 template <class Begin>
-Pending ProcessGroup::run(Begin begin) {
+Pending ProcessGroup::run(std::string what, Begin begin) {
   if (!connection_) return {};
   Connection& connection = *connection_;
-  connection.monitor->begin_collective();
+  connection.monitor->begin_collective(std::move(what));
   c10::intrusive_ptr<c10d::Work> work;
   try {
     work = begin(*connection.gloo);
@@ -135,7 +138,7 @@ Pending ProcessGroup::sum(const at::Tensor& tensor) {
     throw UserError(ErrorCode::shape, std::string("tensors of type ") + c10::toString(tensor.scalar_type()) +
                                           " cannot be added up over processes. Convert them to float or int64.");
   tensor.mutable_data_ptr();  // Computes deferred contents here rather than on a thread of Gloo.
-  return run([&](c10d::ProcessGroupGloo& gloo) {
+  return run("sum" + of(tensor), [&](c10d::ProcessGroupGloo& gloo) {
     std::vector<at::Tensor> tensors{tensor};
     return gloo.allreduce(tensors);
   });
@@ -144,7 +147,7 @@ Pending ProcessGroup::sum(const at::Tensor& tensor) {
 Pending ProcessGroup::broadcast(const at::Tensor& tensor) {
   if (tensor.numel() == 0) return {};
   tensor.mutable_data_ptr();
-  return run([&](c10d::ProcessGroupGloo& gloo) {
+  return run("broadcast" + of(tensor), [&](c10d::ProcessGroupGloo& gloo) {
     std::vector<at::Tensor> tensors{bytes_of(tensor)};
     return gloo.broadcast(tensors);
   });
@@ -157,14 +160,14 @@ Pending ProcessGroup::gather(const at::Tensor& tensor, const at::Tensor& out) {
   }
   if (tensor.numel() == 0) return {};
   tensor.mutable_data_ptr();
-  return run([&](c10d::ProcessGroupGloo& gloo) {
+  return run("gather" + of(tensor), [&](c10d::ProcessGroupGloo& gloo) {
     at::Tensor input = bytes_of(tensor), output = bytes_of(out);
     return gloo._allgather_base(output, input);
   });
 }
 
 void ProcessGroup::barrier() {
-  run([](c10d::ProcessGroupGloo& gloo) { return gloo.barrier(); }).wait();
+  run("barrier", [](c10d::ProcessGroupGloo& gloo) { return gloo.barrier(); }).wait();
 }
 
 std::vector<std::string> ProcessGroup::gather_texts(const std::string& text) {

@@ -59,7 +59,7 @@ class ProcessGroup {
   struct Connection;
   explicit ProcessGroup(const Launch& launch);
   template <class Begin>
-  Pending run(Begin begin);
+  Pending run(std::string what, Begin begin);
 
   Launch launch_;
   std::unique_ptr<Connection> connection_;  // Null for one process.

@@ -9,6 +9,7 @@
 
 #include "build/code_cache.h"
 #include "build/pipeline.h"
+#include "build/repeated_blocks.h"
 #include "driver/region.h"
 #include "ir/graph/dot.h"
 #include "ir/graph/parse.h"
@@ -108,6 +109,9 @@ void print_kernels(const Explanation::Graph& graph, std::ostream& out) {
     out << (kernel.call.empty() ? "" : "; computed as " + kernel.call) << "\n";
   }
   if (graph.kernels.size() > kMaxKernelsShown) out << "      and " << graph.kernels.size() - kMaxKernelsShown << " more\n";
+  if (graph.blocks.copies > 0)
+    out << "      repeated: " << graph.blocks.copies << " x " << graph.blocks.kernels << " kernels, from "
+        << graph.kernels[graph.blocks.first].name << " on; equal kernels are compiled once\n";
   for (auto& [call, count] : replacements) out << "      computed as: " << count << " x " << call << "\n";
   for (const Explanation::Call& call : graph.aten_calls)
     out << "      runs in ATen: " << call.count << " x " << call.op << " (" << call.why << ")\n";
@@ -143,6 +147,7 @@ Explanation Region::explain() {
   out.recompiles = recompiles.list();
   checked_.explain(out);
   backwards_->explain(out);
+  for (Explanation::Graph& graph : out.graphs) graph.blocks = build::repeated_blocks(graph.kernels);
   return out;
 }
 
@@ -207,6 +212,7 @@ std::string Explanation::json() const {
                                   {"bytes_apart", k.bytes_apart},
                                   {"text", k.text},
                                   {"call", k.call}});
+    if (g.blocks.copies > 0) graph["blocks"] = {{"first", g.blocks.first}, {"kernels", g.blocks.kernels}, {"copies", g.blocks.copies}};
     for (const Call& c : g.aten_calls) graph["left"].push_back({{"op", c.op}, {"count", c.count}, {"why", c.why}});
     if (!g.symbols.empty()) graph["symbols"] = g.symbols;
     if (!g.conditions.empty()) graph["conditions"] = g.conditions;

@@ -67,6 +67,29 @@ TEST(Explain, C7KernelsAndWhatIsLeft) {
   EXPECT_NE(why.text().find("runs in ATen: 1 x aten::mm (no native kernel)"), std::string::npos) << why;
 }
 
+TEST(Explain, C7RepeatedLayers) {
+  std::vector<std::string> all = backends();
+  if (std::find(all.begin(), all.end(), "native") == all.end()) GTEST_SKIP() << "a build without code generation";
+  torch::nn::Sequential model(torch::nn::Linear(8, 16));
+  for (int layer = 0; layer < 5; ++layer) {
+    model->push_back(torch::nn::LayerNorm(torch::nn::LayerNormOptions({16})));
+    model->push_back(torch::nn::Linear(16, 16));
+    model->push_back(torch::nn::Tanh());
+  }
+  torch::NoGradGuard no_grad;
+  for (Trust trust : {Trust::checked, Trust::pure}) {
+    auto fast = tenon::compile(model, {.trust = trust});
+    for (int i = 0; i < 4; ++i) fast(torch::randn({4, 8}));
+    Explanation why = tenon::explain(fast);
+    ASSERT_EQ(why.graphs.size(), 1u);
+    const Explanation::Graph::RepeatedBlocks& blocks = why.graphs[0].blocks;
+    EXPECT_EQ(blocks.copies, 4u) << why;  // The products, each with the tanh before it and the norm after it.
+    EXPECT_EQ(blocks.kernels, 2u) << why;
+    EXPECT_NE(why.text().find("repeated: 4 x 2 kernels"), std::string::npos) << why;
+    EXPECT_EQ(nlohmann::json::parse(why.json())["graphs"][0]["blocks"]["copies"], blocks.copies);
+  }
+}
+
 // Two products with a softmax between them become one attention call. A query whose keys are all masked gives NaN, as in eager.
 TEST(Explain, C7AttentionWrittenOutIsOneCall) {
   std::vector<std::string> all = backends();

@@ -142,12 +142,15 @@ void train(const Settings& settings, tenon::Accelerator& accelerator, Model& mod
   };
   std::function<Tensor(const Tensor&, const Tensor&)> step = eager_step;
   if (settings.number("whole", 0)) step = tenon::compile(eager_step, {.name = "step"});
-  int64_t every = settings.number("every", 0), pause = settings.number("pause", 0), batches = 0;
+  int64_t every = settings.number("every", 0), pause = settings.number("pause", 0), batches = 0, steps = 0;
+  // A program that differs on one rank: the rank `odd_rank` calls one more collective in the step `odd_step`.
+  bool is_odd = settings.number("odd_rank", -1) == accelerator.process_index();
   // `checkpoint` names a directory that need not exist: then the training begins anew.
   if (!directory.empty() && settings.number("resume", 0) && std::filesystem::exists(directory)) accelerator.load_state(directory);
   for (int64_t epoch = loader.epoch(); epoch < settings.number("epochs", 2); ++epoch) {
     for (const auto& batch : loader) {
       accelerator.accumulate();
+      if (is_odd && steps++ == settings.number("odd_step", 0)) accelerator.reduce(torch::zeros({3}), "sum");
       Tensor loss = step(batch[0], batch[1]);
       Tensor all = accelerator.reduce(loss, "mean");
       char text[64];

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """faults.py COUNT [SEED] [SLACK]: trainings in which one process fails at a random moment, and which then continue from their checkpoint.
 
-The fault is a killed process, a stopped one, a network that is dropped (two network namespaces; needs root), or a full disk. Each job must
-end with the bits of an undisturbed one, without a hang, and its other processes must name the one that failed in time. SLACK is added to
+The fault is a killed process, a stopped one, one whose program differs, a network that is dropped (two network namespaces; needs root), or a
+full disk. Each job must end with the bits of an undisturbed one, without a hang, and its other processes must name the one that failed in time. SLACK is added to
 the limits of these times, for busy machines. Prints one line with the counts and the slowest reports.
 """
 import os
@@ -28,13 +28,13 @@ LIMIT_DEAD, LIMIT_HUNG = 3 + SLACK, TIMEOUT + 2 + SLACK
 class Rank:
     """A process whose lines are kept with the time at which they came."""
 
-    def __init__(self, rank, ranks, port, attempt, directory, address="127.0.0.1", namespace=None):
+    def __init__(self, rank, ranks, port, attempt, directory, address="127.0.0.1", namespace=None, settings=()):
         env = {**os.environ, "OMP_NUM_THREADS": "1", "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": address,
                "MASTER_PORT": str(port), "TORCHELASTIC_RESTART_COUNT": str(attempt)}
         if namespace:
             env["GLOO_SOCKET_IFNAME"] = "cable"
         # With a process table of its own, a process looks like one on another host.
-        command = [*(["ip", "netns", "exec", namespace, "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"] if namespace else []), TOOL, "train", *SETTINGS, f"checkpoint={directory / 'state'}"]
+        command = [*(["ip", "netns", "exec", namespace, "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"] if namespace else []), TOOL, "train", *SETTINGS, *settings, f"checkpoint={directory / 'state'}"]
         self.process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
         self.lines = []
         self.reader = threading.Thread(target=self.read)
@@ -130,8 +130,12 @@ def run_job(kind, figures, expected, network, disk, seed):
     for attempt in range(4):
         port = free_port()
         place = lambda r: dict(address="10.97.0.1", namespace=network.names[r]) if kind == "network" else {}
-        ranks = [Rank(r, count, port, attempt, home, **place(r)) for r in range(count)]
-        if attempt == 0:
+        odd = [f"odd_rank={victim}", f"odd_step={choose.randrange(12)}"] if kind == "code" and attempt == 0 else []
+        ranks = [Rank(r, count, port, attempt, home, settings=odd, **place(r)) for r in range(count)]
+        if odd:
+            hit, pattern, effect = time.time(), "runs another program than rank", "code"
+            figures.faults += 1
+        elif attempt == 0:
             while ranks[0].time_of("^loss") is None and ranks[0].process.poll() is None:
                 time.sleep(0.01)
             time.sleep(choose.random() * 0.25)
@@ -139,7 +143,7 @@ def run_job(kind, figures, expected, network, disk, seed):
                 hit = time.time()
                 pattern, effect = inject(kind, victim, ranks, network, disk)
                 figures.faults += 1
-        ended = wait(ranks, 60 if hit is None or attempt else LIMIT_HUNG + 8)
+        ended = wait(ranks, 60 if hit is None or odd or attempt else LIMIT_HUNG + 8)
         if kind == "network":
             network.up()
         if kind == "disk":
@@ -152,7 +156,7 @@ def run_job(kind, figures, expected, network, disk, seed):
                 if (effect in ("dead", "hung") and kind != "network" and r == victim) or not rank.process.returncode:
                     continue
                 said = rank.time_of(pattern)
-                if said is None or (effect != "disk" and said - hit > (LIMIT_DEAD if effect == "dead" else LIMIT_HUNG)):
+                if said is None or (effect in ("dead", "hung") and said - hit > (LIMIT_DEAD if effect == "dead" else LIMIT_HUNG)):
                     figures.unreported += 1
                     print(f"UNREPORTED {kind} seed {seed} rank {r} after {said and said - hit}: {rank.process.returncode} {rank.text()[-1500:]}", flush=True)
                 elif effect in figures.slowest:
@@ -175,7 +179,7 @@ def main():
     except subprocess.CalledProcessError:  # Containers may not make network namespaces.
         network = None
     disk = pathlib.Path(tempfile.mkdtemp())
-    kinds = ["kill", "kill", "stop"] + (["network"] if network else [])
+    kinds = ["kill", "kill", "stop", "code"] + (["network"] if network else [])
     if is_root and subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk]).returncode == 0:
         kinds.append("disk")
     try:

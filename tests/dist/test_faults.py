@@ -104,6 +104,15 @@ def test_other_model_is_reported_before_the_first_step():
     assert all("parameters of a model of rank 1 differ from those of rank 0" in e for e in errors), errors
 
 
+@pytest.mark.parametrize("odd_step", [0, 9])
+def test_program_of_one_rank_differs(odd_step):
+    job = Job(3, launcher=False, odd_rank=1, odd_step=odd_step)
+    outputs = job.end(30)
+    for rank, output in enumerate(outputs):
+        assert job.processes[rank].returncode not in (0, None)
+        assert re.search(r"rank \d \(process .*\) runs another program than rank \d \(process .*\): collective number \d+ is a sum of \d+ \w+ in rank \d and a sum of \d+ \w+ in rank \d", output), output
+
+
 def test_missing_rank():
     done = subprocess.run([TOOL, "train"], env=environment(WORLD_SIZE="2"), capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "WORLD_SIZE is set but RANK is not" in done.stderr
