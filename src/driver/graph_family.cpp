@@ -23,11 +23,6 @@ constexpr size_t kMaxExecutableNodes = 8192;
 
 bool is_symbolic(const FamilyGraph& graph) { return !graph.graph.symbols.empty(); }
 
-bool conditions_hold(const FamilyGraph& graph, const ir::SymbolValues& symbols) {
-  const std::vector<ir::Condition>& conditions = graph.built->conditions();
-  return std::all_of(conditions.begin(), conditions.end(), [&](const ir::Condition& c) { return c.holds(symbols); });
-}
-
 // The first condition that does not hold, and the sizes, for people: "s0 < 256 (fusion) does not hold for s0 = 300".
 std::string failed_condition(const FamilyGraph& graph, const ir::SymbolValues& symbols) {
   std::string sizes;
@@ -35,6 +30,13 @@ std::string failed_condition(const FamilyGraph& graph, const ir::SymbolValues& s
   for (const ir::Condition& c : graph.built->conditions())
     if (!c.holds(symbols)) return c.text() + " (" + c.origin + ") does not hold for " + sizes;
   return sizes;
+}
+
+}  // namespace
+
+bool conditions_hold(const FamilyGraph& graph, const ir::SymbolValues& symbols) {
+  const std::vector<ir::Condition>& conditions = graph.built->conditions();
+  return std::all_of(conditions.begin(), conditions.end(), [&](const ir::Condition& c) { return c.holds(symbols); });
 }
 
 std::shared_ptr<const build::Executable> executable_at(FamilyGraph& graph, const ir::SymbolValues& symbols) {
@@ -48,8 +50,6 @@ std::shared_ptr<const build::Executable> executable_at(FamilyGraph& graph, const
   std::rotate(known.begin(), it, it + 1);
   return known.front().executable;
 }
-
-}  // namespace
 
 void FamilyGraph::note_run(const std::shared_ptr<const build::Executable>& executable) {
   ++runs;

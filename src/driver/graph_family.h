@@ -30,6 +30,11 @@ struct FamilyGraph {
   void note_run(const std::shared_ptr<const build::Executable>& executable);
 };
 
+// Whether the graph serves these values of its symbols.
+bool conditions_hold(const FamilyGraph& graph, const ir::SymbolValues& symbols);
+// The graph's executable for these values, which is made if it is not known.
+std::shared_ptr<const build::Executable> executable_at(FamilyGraph& graph, const ir::SymbolValues& symbols);
+
 class GraphFamily {
  public:
   // What a graph is built with.

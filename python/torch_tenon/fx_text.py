@@ -1,0 +1,299 @@
+"""FX graphs after AOTAutograd as text of Tenon's graph language."""
+import operator
+
+import sympy
+import torch
+from torch._ops import OpOverload
+from torch.utils._sympy.functions import FloorDiv
+
+DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64", torch.int32: "i32",
+          torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8", torch.bool: "bool", torch.complex64: "c64", torch.complex128: "c128"}
+# The numbers of c10::ScalarType, c10::MemoryFormat and c10::Layout, as ops take them.
+ENUMS = {torch.uint8: 0, torch.int8: 1, torch.int16: 2, torch.int32: 3, torch.int64: 4, torch.float16: 5, torch.float32: 6, torch.float64: 7,
+         torch.complex64: 9, torch.complex128: 10, torch.bool: 11, torch.bfloat16: 15, torch.contiguous_format: 0, torch.preserve_format: 1,
+         torch.channels_last: 2, torch.channels_last_3d: 3, torch.strided: 0}
+WRAPPED = {bool: "bool", int: "i64", float: "f64", complex: "c128"}
+# Checks that Dynamo's guards have made already.
+CHECKS = {"aten::_assert_scalar", "aten::_assert_async.msg", "aten::_assert_tensor_metadata", "aten::sym_constrain_range_for_size",
+          "aten::sym_constrain_range"}
+
+
+class Unsupported(Exception):
+    """A part of a graph that the graph language cannot express. The text says which."""
+
+
+def is_size(value):
+    return isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool)
+
+
+def real(value):
+    text = repr(float(value))
+    return text if any(c in text for c in ".en") else text + ".0"
+
+
+def quoted(text):
+    out = ""
+    for byte in text.encode():
+        out += "\\" + chr(byte) if byte in b'"\\' else f"\\x{byte:02x}" if byte < 32 else bytes([byte]).decode("latin-1")
+    return f'"{out}"'
+
+
+class GraphText:
+    """Makes the text of one graph.
+
+    text      the graph
+    arguments for each argument of a call: "tensor", the index of a symbol, or None if it is not used
+    constants tensors that follow the arguments as inputs
+    results   for each result: the index of an output, None, or an expression over the symbols
+    """
+
+    def __init__(self, module, weights, fixed=None):
+        """`weights`: positions of arguments that are parameters or buffers. `fixed`: values of all symbols by position; then the text has none."""
+        self.module, self.weights, self.fixed = module, set(weights), fixed
+        self.symbols, self.inputs, self.nodes, self.writes, self.outputs = [], [], [], [], []
+        self.values = {}  # FX node: value number, list of them, or None.
+        self.arguments, self.constants, self.results = [], [], []
+        self.symbol_values, self.next = [], 0
+        for node in module.graph.nodes:
+            self.add(node)
+        lines = [f"  symbol s{i} = {value}" for i, value in enumerate(self.symbol_values)]
+        self.text = "\n".join(["graph @dynamo {", *lines, *self.inputs, *self.nodes, *self.writes, "  return " + ", ".join(self.outputs), "}"])
+
+    def add(self, node):
+        if node.op == "placeholder":
+            self.add_placeholder(node)
+        elif node.op == "get_attr":
+            self.add_constant(node)
+        elif node.op == "output":
+            self.add_results(node.args[0])
+        elif node.op == "call_function":
+            self.add_call(node)
+        else:
+            raise Unsupported(f"{node.op} {node.target}")
+
+    # Sizes.
+    def size(self, value):
+        """The text of a size."""
+        if isinstance(value, torch.fx.Node):
+            value = value.meta["val"]
+        if isinstance(value, torch.SymInt):
+            return self.expression(value.node.expr)
+        return str(int(value))
+
+    def expression(self, e):
+        if e.is_Integer:
+            return str(int(e))
+        if e.is_Symbol:
+            if self.fixed is not None and e in self.fixed:
+                return str(self.fixed[e])
+            if e not in self.symbols:
+                raise Unsupported(f"the size {e}, which is no argument of the graph")
+            return f"s{self.symbols.index(e)}"
+        if self.fixed is not None:
+            return str(int(e.xreplace({symbol: sympy.Integer(value) for symbol, value in self.fixed.items()})))
+        if e.is_Add:
+            return "(" + "+".join(map(self.expression, e.args)) + ")"
+        if e.is_Mul:
+            return "(" + "*".join(map(self.expression, e.args)) + ")"
+        if e.is_Pow and e.exp.is_Integer and 0 < int(e.exp) < 8:
+            return "(" + "*".join([self.expression(e.base)] * int(e.exp)) + ")"
+        if isinstance(e, FloorDiv) and e.args[1].is_Integer and int(e.args[1]) > 0:
+            return f"({self.expression(e.args[0])}//{int(e.args[1])})"
+        raise Unsupported(f"the size {e}")
+
+    # Values.
+    def define(self, tensor, alias=None):
+        if not isinstance(tensor, torch.Tensor):
+            raise Unsupported(f"a value of type {type(tensor).__name__}")
+        if tensor.device.type != "cpu" or tensor.layout != torch.strided or tensor.dtype not in DTYPES:
+            raise Unsupported(f"a tensor of type {tensor.dtype} on {tensor.device}")
+        if tensor.is_conj() or tensor.is_neg():
+            raise Unsupported("a lazily conjugated or negated tensor")
+        number, self.next = self.next, self.next + 1
+        sizes, strides = (", ".join(map(self.size, list)) for list in (tensor.shape, tensor.stride()))
+        offset = self.size(tensor.storage_offset())
+        text = f"%{number} : {DTYPES[tensor.dtype]}[{sizes}]{{{strides}}}" + ("" if offset == "0" else f"+{offset}")
+        return number, text + ("" if alias is None else f" &%{alias}")
+
+    def add_input(self, node, tensor, role, name):
+        number, text = self.define(tensor)
+        self.inputs.append(f"  input {text} {role} {quoted(name)}")
+        self.values[node] = number
+
+    def add_placeholder(self, node):
+        value = node.meta.get("val")
+        position = len(self.arguments)
+        if isinstance(value, torch.Tensor):
+            self.add_input(node, value, "state" if position in self.weights else "argument", node.name)
+            self.arguments.append("tensor")
+        elif isinstance(value, torch.SymInt) and value.node.expr.is_Symbol and self.fixed is None:
+            self.arguments.append(self.add_symbol(value))
+        elif value is None or isinstance(value, (int, torch.SymInt)):
+            self.arguments.append(None)
+        else:
+            raise Unsupported(f"an argument of type {type(value).__name__}")
+
+    def add_symbol(self, value):
+        symbol = value.node.expr
+        if symbol not in self.symbols:
+            self.symbols.append(symbol)
+            self.symbol_values.append(int(value.node.hint))
+        return self.symbols.index(symbol)
+
+    def add_constant(self, node):
+        value = self.module
+        for name in node.target.split("."):
+            value = getattr(value, name)
+        if not isinstance(value, torch.Tensor):
+            raise Unsupported(f"a part of type {type(value).__name__}")
+        self.add_input(node, value, "state", node.target)
+        self.constants.append(value)
+
+    # Calls.
+    def add_call(self, node):
+        target = node.target
+        value = node.meta.get("val")
+        if target is operator.getitem:
+            self.values[node] = self.values[node.args[0]][node.args[1]]
+            return
+        if is_size(value):
+            return  # Computed from the symbols where it is used.
+        if not isinstance(target, OpOverload):
+            raise Unsupported(f"the call of {target}")
+        name = target.name()
+        if name in CHECKS:
+            return
+        if name == "prims::convert_element_type":
+            name, target = "aten::_to_copy", torch.ops.aten._to_copy.default
+            arguments = {"self": node.args[0], "dtype": node.args[1]}
+        else:
+            parameters = target._schema.arguments
+            arguments = {p.name: a for p, a in zip(parameters, node.args)} | dict(node.kwargs)
+        if name == "aten::copy_":
+            self.add_write(node)
+            return
+        schema = target._schema
+        if schema.is_mutable:
+            raise Unsupported(f"the op {name}, which writes into its arguments")
+        if not torch._C._dispatch_has_kernel(name):
+            raise Unsupported(f"the op {name}")
+        values = [self.argument(arguments.get(p.name, p.default_value), p.type, name) for p in schema.arguments]
+        ordered = " ordered" if torch.Tag.nondeterministic_seeded in target.tags else ""
+        results = self.define_results(node, schema, arguments)
+        self.nodes.append(f"  {results} = {name}({', '.join(values)}){ordered}")
+
+    def define_results(self, node, schema, arguments):
+        """Defines what an op returns."""
+        value = node.meta["val"]
+
+        def alias_of(result):
+            sets = result.alias_info.before_set if result.alias_info else set()
+            for p in schema.arguments:
+                if p.alias_info and sets & p.alias_info.before_set and isinstance(arguments.get(p.name), torch.fx.Node):
+                    return self.values[arguments[p.name]]
+            return None
+
+        def one(tensor, result):
+            if tensor is None:
+                return None, "undef"
+            return self.define(tensor, alias_of(result))
+
+        returns = schema.returns
+        if len(returns) == 1 and isinstance(value, (list, tuple)):  # A list of tensors.
+            numbers, texts = zip(*(self.define(t, alias_of(returns[0])) for t in value)) if value else ((), ())
+            self.values[node] = list(numbers)
+            return "[" + ", ".join(texts) + "]"
+        if len(returns) == 1:
+            self.values[node], text = one(value, returns[0])
+            return text
+        numbers, texts = zip(*(one(t, r) for t, r in zip(value, returns)))
+        self.values[node] = list(numbers)
+        return ", ".join(texts)
+
+    def use(self, node):
+        number = self.values.get(node)
+        return "undef" if number is None else f"%{number}"
+
+    def argument(self, value, type, op):
+        """The text of an argument of an op, by the type that the op's schema gives it."""
+        kind = str(type)
+        if kind.startswith("Optional["):
+            if value is None:
+                return "none"
+            kind, type = kind[len("Optional["):-1], type.getElementType()
+        if kind == "Tensor":
+            if isinstance(value, torch.fx.Node) and not is_size(value.meta.get("val")):
+                return self.use(value)
+            return self.wrapped_number(value)
+        if kind in ("List[Tensor]", "List[Optional[Tensor]]"):
+            return "[" + ", ".join("undef" if v is None else self.use(v) for v in value) + "]"
+        if kind.startswith("List["):
+            return self.list_argument(value, type.getElementType(), op)
+        if value is None:
+            return "none"
+        if isinstance(value, (torch.fx.Node, torch.SymInt)):
+            if isinstance(value, torch.fx.Node) and not is_size(value.meta.get("val")):
+                raise Unsupported(f"a {kind} of {op} that is computed")
+            return self.size(value)
+        if isinstance(value, (torch.dtype, torch.memory_format, torch.layout)):
+            if value not in ENUMS:
+                raise Unsupported(f"{value} as an argument of {op}")
+            return str(ENUMS[value])
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, int):
+            return real(value) if kind == "float" else str(value)
+        if isinstance(value, float):
+            return real(value)
+        if isinstance(value, complex):
+            return f"c({real(value.real)}, {real(value.imag)})"
+        if isinstance(value, str):
+            return quoted(value)
+        if isinstance(value, torch.device):
+            return f"device({value})"
+        raise Unsupported(f"an argument of type {value.__class__.__name__} of {op}")
+
+    def wrapped_number(self, value):
+        if value is None:
+            return "undef"
+        if isinstance(value, (torch.fx.Node, torch.SymInt)):
+            return f"num({self.size(value)}, i64)"
+        if isinstance(value, (bool, int, float, complex)):
+            return f"num({self.argument(value, 'Scalar', '')}, {WRAPPED[value.__class__]})"
+        raise Unsupported(f"a tensor argument of type {type(value).__name__}")
+
+    def list_argument(self, value, element, op):
+        element = str(element)
+        value = list(value) if isinstance(value, (list, tuple, torch.fx.immutable_collections.immutable_list)) else [value]
+        if element in ("int", "SymInt", "number") and all(is_size(v.meta.get("val") if isinstance(v, torch.fx.Node) else v) for v in value):
+            return "i[" + ", ".join(map(self.size, value)) + "]"
+        if element == "bool":
+            return "b[" + ", ".join("true" if v else "false" for v in value) + "]"
+        if element in ("float", "number"):
+            return "f[" + ", ".join(map(real, value)) + "]"
+        if element == "str":
+            return "s[" + ", ".join(map(quoted, value)) + "]"
+        raise Unsupported(f"a list of {element} as an argument of {op}")
+
+    def add_write(self, node):
+        """`copy_` at the end of a graph: an argument is overwritten."""
+        target, source = node.args[:2]
+        if target.op != "placeholder":
+            raise Unsupported("copy_ into a value that is no argument")
+        if source.meta["val"].shape != target.meta["val"].shape or source.meta["val"].dtype != target.meta["val"].dtype:
+            raise Unsupported("copy_ that converts or expands")
+        self.writes.append(f"  write {self.use(target)} <- {self.use(source)}")
+        self.values[node] = self.values[source]
+
+    def add_results(self, results):
+        for result in results:
+            value = result.meta.get("val") if isinstance(result, torch.fx.Node) else result
+            if isinstance(value, torch.Tensor) and self.values.get(result) is not None:
+                self.results.append(len(self.outputs))
+                self.outputs.append(self.use(result))
+            elif is_size(value):
+                self.results.append(value.node.expr if isinstance(value, torch.SymInt) else sympy.Integer(value))
+            elif value is None:
+                self.results.append(None)
+            else:
+                raise Unsupported(f"a result of type {type(value).__name__}")

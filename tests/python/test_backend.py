@@ -1,0 +1,172 @@
+"""torch.compile(..., backend="tenon"): results, gradients, sizes, mutation, randomness."""
+import copy
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import torch_tenon
+from torch_tenon.backend import CompiledGraph
+
+
+def graphs_since(count):
+    return CompiledGraph.all[count:]
+
+
+def check(function, *arguments, graphs=None, rtol=1e-5, atol=1e-6, **options):
+    """Compares a compiled call with eager: results, changed arguments. Graphs may not run in ATen."""
+    before = len(CompiledGraph.all)
+    expected_arguments = copy.deepcopy(arguments)
+    expected = function(*expected_arguments)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="tenon: ")
+        compiled = torch.compile(function, backend=torch_tenon.backend, **options)
+        found = compiled(*arguments)
+    torch.testing.assert_close(found, expected, rtol=rtol, atol=atol)
+    torch.testing.assert_close(arguments, expected_arguments, rtol=rtol, atol=atol)
+    if graphs is not None:
+        assert len(graphs_since(before)) == graphs
+    return compiled
+
+
+def test_inference():
+    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4)).eval()
+    with torch.no_grad():
+        check(model, torch.randn(3, 8), graphs=1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_types(dtype):
+    with torch.no_grad():
+        check(lambda x, y: (x * y + 2).softmax(-1).sum(0), torch.randn(5, 7, dtype=dtype), torch.randn(7, dtype=dtype), rtol=1e-2 if dtype == torch.bfloat16 else 1e-5)
+
+
+def test_training():
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 5))
+    fast = copy.deepcopy(model)
+    compiled = torch.compile(fast, backend=torch_tenon.backend)
+    for _ in range(3):
+        x, y = torch.randn(4, 3, 6, 6), torch.randint(5, (4,))
+        for each, run in ((model, model), (fast, compiled)):
+            each.zero_grad()
+            F.cross_entropy(run(x), y).backward()
+            with torch.no_grad():
+                for p in each.parameters():
+                    p -= 0.1 * p.grad
+    torch.testing.assert_close(fast.state_dict(), model.state_dict(), rtol=1e-4, atol=1e-5)
+    assert [g.kind for g in CompiledGraph.all[-2:]] == ["forward", "backward"]
+
+
+def test_all_sizes_are_one_graph():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh()).eval()
+    before = len(CompiledGraph.all)
+    with torch.no_grad():
+        compiled = torch.compile(lambda x: torch.cat([model(x), x[:, :2]], 1).view(-1, 5).flatten() * x.shape[0], backend=torch_tenon.backend, dynamic=True)
+        for rows in (6, 4, 20, 300, 2, 9):
+            x = torch.randn(rows, 8)
+            torch.testing.assert_close(compiled(x), torch.cat([model(x), x[:, :2]], 1).flatten() * rows)
+    assert len(graphs_since(before)) == 1 and graphs_since(before)[0].graph
+
+
+def test_training_at_all_sizes():
+    model = nn.Sequential(nn.Linear(6, 12), nn.GELU(), nn.Linear(12, 3))
+    fast = copy.deepcopy(model)
+    compiled = torch.compile(fast, backend=torch_tenon.backend, dynamic=True)
+    before = len(CompiledGraph.all)
+    for rows in (5, 8, 3, 17):
+        x = torch.randn(rows, 6)
+        a, b = model(x), compiled(x)
+        torch.testing.assert_close(a, b)
+        torch.testing.assert_close(torch.autograd.grad(a.square().sum(), list(model.parameters())), torch.autograd.grad(b.square().sum(), list(fast.parameters())), rtol=1e-4, atol=1e-5)
+    assert len(graphs_since(before)) == 2
+
+
+def test_arguments_are_changed():
+    def f(x, y):
+        x.mul_(2)
+        y[1:] += x[:2]
+        return x + 1, y.t()
+
+    with torch.no_grad():
+        compiled = check(f, torch.randn(3, 4), torch.randn(3, 4))
+        x = torch.randn(3, 4)
+        version = x._version
+        compiled(x, torch.randn(3, 4))
+        assert x._version > version
+
+
+def test_results_that_are_views_of_arguments():
+    def f(x, y):
+        return x.view(-1), y, y.t(), y + 1, (y + 2)[0]
+
+    x, y = torch.randn(3, 4), torch.randn(2, 5)
+    with torch.no_grad():
+        compiled = check(f, x, y)
+        out = compiled(x, y)
+    assert out[0].data_ptr() == x.data_ptr() and out[1] is y and out[2].data_ptr() == y.data_ptr()
+
+
+def test_dropout_draws_as_eager_does():
+    x = torch.randn(64, 32)
+    compiled = torch.compile(lambda x: F.dropout(x, 0.3).relu(), backend=torch_tenon.backend)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        expected, after = F.dropout(x, 0.3).relu(), torch.rand(1)
+        torch.manual_seed(seed)
+        torch.testing.assert_close(compiled(x), expected)
+        assert torch.rand(1) == after
+
+
+def test_changed_weights_are_noticed():
+    model = nn.Linear(64, 64).eval()
+    x = torch.randn(1, 64)
+    with torch.no_grad():
+        compiled = torch.compile(model, backend=torch_tenon.backend)
+        for change in (lambda: None, lambda: model.weight.add_(1), lambda: model.weight.data.mul_(0.5),
+                       lambda: setattr(model.weight, "data", torch.randn(64, 64)), lambda: setattr(model, "weight", nn.Parameter(torch.randn(64, 64))),
+                       lambda: model.load_state_dict(nn.Linear(64, 64).state_dict())):
+            change()
+            for _ in range(3):
+                torch.testing.assert_close(compiled(x), F.linear(x, model.weight, model.bias), rtol=1e-4, atol=1e-5)
+
+
+def test_numbers_as_arguments():
+    with torch.no_grad():
+        compiled = torch.compile(lambda x, s, n: x * s + n, backend=torch_tenon.backend)
+        x = torch.randn(3)
+        for s, n in ((0.5, 3), (0.7, 3), (0.9, 4), (1.5, 7), (1.5, 0), (1.5, -3)):
+            torch.testing.assert_close(compiled(x, s, n), x * s + n)
+
+
+def test_an_op_that_cannot_be_expressed_runs_in_aten():
+    with torch.no_grad(), pytest.warns(UserWarning, match="tenon: a inference graph runs in ATen|tenon: an inference graph runs in ATen"):
+        compiled = torch.compile(lambda x: torch.fft.fft(x).conj().real + 1, backend=torch_tenon.backend)
+        x = torch.randn(8)
+        torch.testing.assert_close(compiled(x), torch.fft.fft(x).conj().real + 1)
+
+
+def test_wrong_settings_are_refused():
+    f = lambda x: x + 1
+    for settings in (dict(mode="nonsense"), dict(options={"a": 1}), dict(options={"verify": "x"}), dict(options={"backend": "gpu"})):
+        torch._dynamo.reset()
+        with pytest.raises(Exception, match="tenon"):
+            torch.compile(f, backend=torch_tenon.backend, **settings)(torch.randn(3))
+
+
+def test_modes():
+    model = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16)).eval()
+    x = torch.randn(2, 16)
+    with torch.no_grad():
+        for mode in ("default", "reduce-overhead", "max-autotune"):
+            torch._dynamo.reset()
+            compiled = torch.compile(model, backend=torch_tenon.backend, mode=mode)
+            for _ in range(4):
+                torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_explain():
+    with torch.no_grad():
+        torch.compile(lambda x: (x + 1).tanh(), backend=torch_tenon.backend)(torch.randn(5))
+    assert "kernels: 1 for 2 ops" in torch_tenon.explain()
