@@ -1,10 +1,11 @@
-"""Tenon in Python: torch.compile(model, backend="tenon")."""
+"""Tenon in Python: torch.compile(model, backend="tenon"), and bank(peft_model) for adapters as data."""
 import torch
 
-if not torch.__version__.startswith("2.13."):
+if torch.__version__.split("+")[0].split(".")[:2] != ["2", "13"]:
     raise ImportError(f"torch-tenon needs torch 2.13 and found {torch.__version__}: pip install 'torch==2.13.0'")
 
 from ._C import version as __version__
 from .backend import backend, explain
+from .bank import bank, unbank
 
-__all__ = ["backend", "explain", "__version__"]
+__all__ = ["backend", "bank", "explain", "unbank", "__version__"]

@@ -17,6 +17,10 @@ WRAPPED = {bool: "bool", int: "i64", float: "f64", complex: "c128"}
 CHECKS = {"aten::_assert_scalar", "aten::_assert_async.msg", "aten::_assert_tensor_metadata", "aten::sym_constrain_range_for_size",
           "aten::sym_constrain_range"}
 
+# Ops whose results share memory with an argument although their schemas do not say so, and the views that do the same.
+HIDDEN_VIEWS = {"aten::_unsafe_view": torch.ops.aten.view.default, "aten::unsafe_split.Tensor": torch.ops.aten.split.Tensor,
+                "aten::unsafe_split_with_sizes": torch.ops.aten.split_with_sizes.default}
+
 
 class Unsupported(Exception):
     """A part of a graph that the graph language cannot express. The text says which."""
@@ -160,9 +164,10 @@ class GraphText:
             return  # Computed from the symbols where it is used.
         if not isinstance(target, OpOverload):
             raise Unsupported(f"the call of {target}")
-        name = target.name()
-        if name in CHECKS:
+        if target.name() in CHECKS:
             return
+        target = HIDDEN_VIEWS.get(target.name(), target)
+        name = target.name()
         if name == "prims::convert_element_type":
             name, target = "aten::_to_copy", torch.ops.aten._to_copy.default
             arguments = {"self": node.args[0], "dtype": node.args[1]}
@@ -187,9 +192,11 @@ class GraphText:
         value = node.meta["val"]
 
         def alias_of(result):
-            sets = result.alias_info.before_set if result.alias_info else set()
+            if not result.alias_info:
+                return None
+            sets = result.alias_info.before_set  # Empty for lists of views.
             for p in schema.arguments:
-                if p.alias_info and sets & p.alias_info.before_set and isinstance(arguments.get(p.name), torch.fx.Node):
+                if p.alias_info and isinstance(arguments.get(p.name), torch.fx.Node) and (sets & p.alias_info.before_set if sets else "*" in p.alias_info.after_set):
                     return self.values[arguments[p.name]]
             return None
 
