@@ -127,7 +127,10 @@ class GraphText:
     def add_placeholder(self, node):
         value = node.meta.get("val")
         position = len(self.arguments)
-        if isinstance(value, torch.Tensor):
+        if any(user.target is torch.ops.higher_order.with_effects and user.args[0] is node for user in node.users):
+            self.values[node] = None  # A token, for which calls pass None.
+            self.arguments.append(None)
+        elif isinstance(value, torch.Tensor):
             self.add_input(node, value, "state" if position in self.weights else "argument", node.name)
             self.arguments.append("tensor")
         elif isinstance(value, torch.SymInt) and value.node.expr.is_Symbol and self.fixed is None:
@@ -155,42 +158,43 @@ class GraphText:
 
     # Calls.
     def add_call(self, node):
-        target = node.target
         value = node.meta.get("val")
-        if target is operator.getitem:
+        if node.target is operator.getitem:
             self.values[node] = self.values[node.args[0]][node.args[1]]
-            return
-        if is_size(value):
+        elif is_size(value):
             return  # Computed from the symbols where it is used.
-        if not isinstance(target, OpOverload):
-            raise Unsupported(f"the call of {target}")
-        if target.name() in CHECKS:
-            return
-        target = HIDDEN_VIEWS.get(target.name(), target)
-        name = target.name()
-        if name == "prims::convert_element_type":
-            name, target = "aten::_to_copy", torch.ops.aten._to_copy.default
-            arguments = {"self": node.args[0], "dtype": node.args[1]}
-        else:
-            parameters = target._schema.arguments
-            arguments = {p.name: a for p, a in zip(parameters, node.args)} | dict(node.kwargs)
-        if name == "aten::copy_":
+        elif node.target is torch.ops.higher_order.with_effects:  # An op with an effect takes a token and returns one before its own results.
+            token, target, *args = node.args
+            results = list(value[1:])
+            own = self.add_op(target, args, node.kwargs, results[0] if len(target._schema.returns) == 1 else results, " ordered")
+            self.values[node] = [self.values[token], *(own if isinstance(own, list) and len(target._schema.returns) > 1 else [own])]
+        elif not isinstance(node.target, OpOverload):
+            raise Unsupported(f"the call of {node.target}")
+        elif node.target is torch.ops.aten.copy_.default:
             self.add_write(node)
-            return
-        schema = target._schema
+        elif node.target.name() not in CHECKS:
+            self.values[node] = self.add_op(node.target, node.args, node.kwargs, value)
+
+    def add_op(self, target, args, kwargs, value, mark=""):
+        """Adds the call of an op. `value` is what it returns, as fake tensors; returns the same as numbers of values."""
+        target = HIDDEN_VIEWS.get(target.name(), target)
+        if target is torch.ops.prims.convert_element_type.default:
+            target, kwargs, args = torch.ops.aten._to_copy.default, {"dtype": args[1]}, args[:1]
+        schema, name = target._schema, target.name()
         if schema.is_mutable:
             raise Unsupported(f"the op {name}, which writes into its arguments")
         if not torch._C._dispatch_has_kernel(name):
             raise Unsupported(f"the op {name}")
-        values = [self.argument(arguments.get(p.name, p.default_value), p.type, name) for p in schema.arguments]
-        ordered = " ordered" if torch.Tag.nondeterministic_seeded in target.tags else ""
-        results = self.define_results(node, schema, arguments)
-        self.nodes.append(f"  {results} = {name}({', '.join(values)}){ordered}")
+        arguments = {p.name: a for p, a in zip(schema.arguments, args)} | dict(kwargs)
+        texts = [self.argument(arguments.get(p.name, p.default_value), p.type, name) for p in schema.arguments]
+        numbers, results = self.define_results(value, schema, arguments)
+        if torch.Tag.nondeterministic_seeded in target.tags:
+            mark = " ordered"
+        self.nodes.append(f"  {results and results + ' = '}{name}({', '.join(texts)}){mark}")
+        return numbers
 
-    def define_results(self, node, schema, arguments):
-        """Defines what an op returns."""
-        value = node.meta["val"]
-
+    def define_results(self, value, schema, arguments):
+        """Defines what an op returns. Returns the numbers of the values, and their text."""
         def alias_of(result):
             if not result.alias_info:
                 return None
@@ -201,21 +205,16 @@ class GraphText:
             return None
 
         def one(tensor, result):
-            if tensor is None:
-                return None, "undef"
-            return self.define(tensor, alias_of(result))
+            return (None, "undef") if tensor is None else self.define(tensor, alias_of(result))
 
         returns = schema.returns
         if len(returns) == 1 and isinstance(value, (list, tuple)):  # A list of tensors.
-            numbers, texts = zip(*(self.define(t, alias_of(returns[0])) for t in value)) if value else ((), ())
-            self.values[node] = list(numbers)
-            return "[" + ", ".join(texts) + "]"
+            pairs = [self.define(tensor, alias_of(returns[0])) for tensor in value]
+            return [number for number, _ in pairs], "[" + ", ".join(text for _, text in pairs) + "]"
         if len(returns) == 1:
-            self.values[node], text = one(value, returns[0])
-            return text
-        numbers, texts = zip(*(one(t, r) for t, r in zip(value, returns)))
-        self.values[node] = list(numbers)
-        return ", ".join(texts)
+            return one(value, returns[0])
+        pairs = [one(tensor, result) for tensor, result in zip(value or (), returns)]
+        return [number for number, _ in pairs], ", ".join(text for _, text in pairs)
 
     def use(self, node):
         number = self.values.get(node)
@@ -300,7 +299,7 @@ class GraphText:
                 self.outputs.append(self.use(result))
             elif is_size(value):
                 self.results.append(value.node.expr if isinstance(value, torch.SymInt) else sympy.Integer(value))
-            elif value is None:
+            elif value is None or self.values.get(result, 0) is None:
                 self.results.append(None)
             else:
                 raise Unsupported(f"a result of type {type(value).__name__}")

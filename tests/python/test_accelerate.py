@@ -10,7 +10,7 @@ from networks import NETWORKS, training_batch
 
 import torch_tenon
 import torch_tenon.accelerate
-from torch_tenon.backend import CompiledGraph
+from torch_tenon.compiler import CompiledGraph
 
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
@@ -77,7 +77,7 @@ def test_unknown_names_are_refused():
 
 
 def test_environment():
-    program = ("import torch, torch_tenon.accelerate\nfrom accelerate import Accelerator\nfrom torch_tenon.backend import CompiledGraph\n"
+    program = ("import torch, torch_tenon.accelerate\nfrom accelerate import Accelerator\nfrom torch_tenon.compiler import CompiledGraph\n"
                "model = Accelerator(cpu=True).prepare(torch.nn.Linear(4, 4))\nmodel(torch.ones(2, 4)).sum().backward()\nprint(len(CompiledGraph.all))")
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
                          env={**os.environ, "ACCELERATE_DYNAMO_BACKEND": "tenon", "PYTHONPATH": os.pathsep.join(sys.path)})

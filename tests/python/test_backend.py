@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import torch_tenon
-from torch_tenon.backend import CompiledGraph
+from torch_tenon.compiler import CompiledGraph
 
 
 def graphs_since(count):

@@ -269,13 +269,13 @@ def test_two_backwards_are_refused():
 
 
 def test_a_forward_without_backward_keeps_nothing():
-    from torch_tenon import bank
+    from torch_tenon import adapters
     pair = Pair("lora")
     pair.model.train()
     loss = pair.compiled(**dict(pair.inputs, labels=pair.inputs["input_ids"])).loss
-    assert len(bank.__globals__["_records"]) == 4
+    assert len(adapters._records) == 4
     del loss
-    assert len(bank.__globals__["_records"]) == 0
+    assert len(adapters._records) == 0
 
 
 def test_autocast():

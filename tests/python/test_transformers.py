@@ -8,7 +8,7 @@ import torch
 from networks import NETWORKS, loss_of, results, training_batch
 
 import torch_tenon
-from torch_tenon.backend import CompiledGraph
+from torch_tenon.compiler import CompiledGraph
 
 pytestmark = pytest.mark.filterwarnings("error:tenon. ")  # No graph may run in ATen.
 
