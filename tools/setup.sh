@@ -32,4 +32,6 @@ python3 -c 'import tokenizers, sys; sys.exit(tokenizers.__version__ != "0.23.3")
 python3 -c 'import peft, sys; sys.exit(peft.__version__ != "0.21.2")' 2>/dev/null || python3 -m pip install -q 'peft==0.21.2'
 # Transformers' Trainer needs it; tests/train compares with that.
 python3 -c 'import accelerate, sys; sys.exit(accelerate.__version__ != "1.15.0")' 2>/dev/null || python3 -m pip install -q 'accelerate==1.15.0'
+# PyTorch's samples of its ops, with which tests/python compares, need it.
+python3 -c 'import expecttest' 2>/dev/null || python3 -m pip install -q expecttest
 echo "setup: ready"

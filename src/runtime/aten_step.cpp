@@ -139,7 +139,7 @@ void AtenStep::put_results(RunFrame& frame) const {
   for (size_t r = 0; r < results_.size(); ++r) {
     const ir::Result& result = results_[r];
     if (!result.is_list) {
-      if (result.ids[0] != kNoValue) frame.put(result.ids[0], std::move(stack[r]).toTensor());
+      if (result.ids[0] != kNoValue) put_result(frame, result.ids[0], std::move(stack[r]).toTensor());
       continue;
     }
     auto list = stack[r].toTensorVector();
@@ -147,8 +147,21 @@ void AtenStep::put_results(RunFrame& frame) const {
       throw InternalError(c10::toString(op_.operator_name()) + " returned " + std::to_string(list.size()) + " tensors instead of " +
                           std::to_string(result.ids.size()));
     for (size_t k = 0; k < list.size(); ++k)
-      if (result.ids[k] != kNoValue) frame.put(result.ids[k], std::move(list[k]));
+      if (result.ids[k] != kNoValue) put_result(frame, result.ids[k], std::move(list[k]));
   }
+}
+
+// Kernels read a value as its type says. In a graph that another frontend has recorded, a shape function gave the type, and some of them
+// promise another dtype or other strides than their ops return.
+void AtenStep::put_result(RunFrame& frame, ValueId id, at::Tensor tensor) const {
+  const ir::FixedType& type = frame.type(id);
+  if (!tensor.defined() ||
+      (tensor.scalar_type() == bridge::from_dtype(type.dtype) && tensor.sizes() == type.sizes && tensor.strides() == type.strides))
+    return frame.put(id, std::move(tensor));
+  if (tensor.sizes() != type.sizes)
+    throw InternalError(c10::toString(op_.operator_name()) + " returned a tensor of size " + c10::str(tensor.sizes()) + " instead of " +
+                        c10::str(c10::IntArrayRef(type.sizes)));
+  frame.put(id, bridge::empty_of(type).copy_(tensor));
 }
 
 }  // namespace tenon::runtime

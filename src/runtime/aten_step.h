@@ -40,6 +40,7 @@ class AtenStep {
   void push(const StepArgument& argument, RunFrame& frame) const;
   void put_copy(ir::ValueId id, const at::Tensor& copy, torch::jit::Stack& stack) const;
   void put_results(RunFrame& frame) const;
+  void put_result(RunFrame& frame, ir::ValueId id, at::Tensor tensor) const;
 
   ir::ValueId out_;  // The only result of an op with an `out=` overload, if it has a given buffer; otherwise kNoValue.
   c10::OperatorHandle op_;

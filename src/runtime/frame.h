@@ -46,6 +46,7 @@ class RunFrame {
   bool is_in_arena(ir::ValueId id) const { return layout_.arena.locations[id].host != ir::Arena::kOwn; }
 
   const void* data(ir::ValueId id) const { return tensors_[id].defined() ? tensors_[id].const_data_ptr() : memory_[id]; }
+  const ir::FixedType& type(ir::ValueId id) const { return layout_.types[id]; }
   const at::Tensor& tensor(ir::ValueId id) { return tensors_[id].defined() ? tensors_[id] : tensor_over_memory(id); }
   at::Tensor take(ir::ValueId id) {
     if (tensors_[id].defined()) return std::move(tensors_[id]);

@@ -2,6 +2,7 @@
 import dataclasses
 from typing import Callable
 
+import pytest
 import torch
 import transformers as tf
 
@@ -97,3 +98,8 @@ def results(output):
 
 def loss_of(network, output):
     return output.loss if network.labels else output[0].square().mean()
+
+
+def some(names, short):
+    """Parameters of a test, of which all but `short` are marked `long`."""
+    return [pytest.param(name, marks=() if name in short else pytest.mark.long) for name in names]

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 """opinfo.py [--part I/N] [--ops NAME,...] [--dtypes f32,...] [--no-gradients]: PyTorch's samples of its ops, imported as graphs.
 
-Each sample is traced to an FX graph, forward and gradients, which Tenon compiles and runs; results are compared with eager. Counts graphs of
-which at least one op has a native kernel. Prints failures, and counts with the reasons for all that was left out.
+AOTAutograd makes graphs of each sample, forward and backward, which Tenon compiles and runs; their results are compared with those of the same
+graphs run op by op. Counts graphs of which at least one op has a native kernel. Prints failures, and counts with the reasons for what was left out.
 """
 import argparse
 import collections
 import os
 import sys
+import traceback
 import warnings
 
 import torch
 import torch.utils._pytree as pytree
-from torch.fx.experimental.proxy_tensor import make_fx
+from functorch.compile import aot_function, make_boxed_func, min_cut_rematerialization_partition
 from torch.testing._internal.common_methods_invocations import op_db
 
 from torch_tenon import _C
@@ -25,74 +26,93 @@ UNDEFINED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empt
              "nn.functional.fractional_max_pool3d"}
 
 
-class Sample:
-    """A call of an op with its tensors as arguments of their own."""
-
-    def __init__(self, op, sample, gradients):
-        self.op, self.gradients = op, gradients
-        self.flat, self.spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
-        self.at = [i for i, v in enumerate(self.flat) if isinstance(v, torch.Tensor)]
-        self.tensors = [self.flat[i] for i in self.at]
-
-    def call(self, *tensors):
-        flat = list(self.flat)
-        for i, tensor in zip(self.at, tensors):
-            flat[i] = tensor
-        input, args, kwargs = pytree.tree_unflatten(flat, self.spec)
-        out = [t for t in pytree.tree_leaves(self.op.op(input, *args, **kwargs)) if isinstance(t, torch.Tensor)]
-        if not self.gradients:
-            return out
-        inner = [t for t in tensors if t.requires_grad]
-        outer = [t for t in out if t.requires_grad]
-        if not inner or not outer:
-            raise Unsupported("no gradients")
-        found = torch.autograd.grad(outer, inner, [torch.ones_like(t) for t in outer], allow_unused=True)
-        return out + [g for g in found if g is not None]
+class Difference(Exception):
+    pass
 
 
-def check(sample, counts):
-    """Returns a text if the sample's graph gives another result than eager."""
-    fresh = lambda: [t.detach().clone().requires_grad_(t.requires_grad) for t in sample.tensors]
+class Checker:
+    """A compiler for AOTAutograd: each graph runs both as its own FX ops and compiled, and the results are compared."""
+
+    def __init__(self, counts):
+        self.counts = counts
+
+    def __call__(self, module, inputs):
+        try:
+            text = GraphText(module, [])
+        except Unsupported as why:
+            self.counts[f"not expressed: {why}"] += 1
+            return make_boxed_func(module.forward)
+        arguments = [-1 if a == "tensor" else -2 for a in text.arguments]
+        graph = _C.Graph(text.text, {"name": "sample"}, False, arguments, text.constants, [r if isinstance(r, int) else -1 for r in text.results])
+
+        def run(given):
+            own = [copy_of(t) for t in given]
+            state = torch.get_rng_state()
+            expected = module.forward(*given)
+            torch.set_rng_state(state)
+            found = graph.run(own)
+            if "kernels: " in graph.text():
+                self.counts["compared"] += 1
+            else:
+                self.counts["no native kernel"] += 1
+            for i, (a, b) in enumerate(zip(found, expected)):
+                if isinstance(b, torch.Tensor):
+                    compare(i, a, b, text.text)
+            return expected
+
+        return make_boxed_func(lambda *given: run(given))
+
+
+def copy_of(t):
+    return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype).copy_(t) if isinstance(t, torch.Tensor) else t
+
+
+def compare(i, found, expected, text):
+    tolerance = TOLERANCE.get(expected.dtype, 1e-5)
+    try:
+        torch.testing.assert_close(found, expected.resolve_conj().resolve_neg(), rtol=tolerance, atol=tolerance, equal_nan=True)
+        if expected.numel() and found.stride() != expected.stride() and found.is_contiguous() != expected.is_contiguous():
+            raise AssertionError(f"strides {found.stride()} instead of {expected.stride()}")
+    except AssertionError as error:
+        raise Difference(f"result {i}: {str(error)[:400]}\n{text[:1500]}") from None
+
+
+def check(op, sample, gradients, counts):
+    """Returns a text if a graph of the sample, forward or backward, gives another result than its ops in eager."""
+    flat, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
+    at = [i for i, v in enumerate(flat) if isinstance(v, torch.Tensor)]
+
+    def call(*tensors):
+        values = list(flat)
+        for i, tensor in zip(at, tensors):
+            values[i] = tensor
+        input, args, kwargs = pytree.tree_unflatten(values, spec)
+        return [t for t in pytree.tree_leaves(op.op(input, *args, **kwargs)) if isinstance(t, torch.Tensor)]
+
+    fresh = lambda: [flat[i].detach().clone().requires_grad_(flat[i].requires_grad) for i in at]
     torch.manual_seed(0)
     try:
-        expected = sample.call(*fresh())
-    except Unsupported as why:
-        counts[str(why)] += 1
-        return
-    except Exception as error:
+        expected = call(*fresh())
+    except Exception:
         counts["eager raises"] += 1
-        return
+        return None
+    if not expected or (gradients and not any(t.requires_grad for t in expected)):
+        counts["no gradients" if expected else "no tensor"] += 1
+        return None
+    checker = Checker(counts)
     try:
-        graph = make_fx(torch.func.functionalize(sample.call) if not sample.gradients else sample.call, tracing_mode="fake")(*fresh())
-        text = GraphText(graph, [])
-    except Unsupported as why:
-        counts[f"not expressed: {why}"] += 1
-        return
+        out = aot_function(call, fw_compiler=checker, bw_compiler=checker, inference_compiler=checker, partition_fn=min_cut_rematerialization_partition)(*fresh())
+        if gradients:
+            outer = [t for t in out if t.requires_grad]
+            torch.autograd.backward(outer, [torch.ones_like(t) for t in outer])
+    except Difference as difference:
+        return str(difference)
     except Exception as error:
-        counts[f"not traced: {type(error).__name__}"] += 1
-        return
-    if " ordered" in text.text:  # Functional random ops draw other numbers than those that write into their arguments.
-        torch.manual_seed(0)
-        expected = graph(*(t.detach() for t in fresh()))
-    try:
-        arguments = [-1 if a == "tensor" else -2 for a in text.arguments]
-        built = _C.Graph(text.text, {"name": "sample"}, False, arguments, text.constants, [r if isinstance(r, int) else -1 for r in text.results])
-        torch.manual_seed(0)
-        found = built.run([t.detach() for t in fresh()])
-    except Exception as error:
-        return f"{type(error).__name__}: {str(error)[:600]}"
-    if "kernels: " not in built.text():
-        counts["no native kernel"] += 1
-        return
-    counts["compared"] += 1
-    for i, (a, b) in enumerate(zip(found, expected)):
-        if b.is_conj() or b.is_neg():
-            b = b.resolve_conj().resolve_neg()
-        tolerance = TOLERANCE.get(b.dtype, 1e-5)
-        try:
-            torch.testing.assert_close(a, b.detach(), rtol=tolerance, atol=tolerance, equal_nan=True)
-        except AssertionError as error:
-            return f"result {i}: {str(error)[:400]}\n{text.text[:1500]}"
+        where = traceback.extract_tb(error.__traceback__)
+        if any("_C.Graph" in (frame.line or "") or "graph.run" in (frame.line or "") for frame in where):
+            return f"{type(error).__name__}: {str(error)[:600]}"
+        counts[f"not traced by AOTAutograd: {type(error).__name__}"] += 1
+    return None
 
 
 def main():
@@ -120,11 +140,11 @@ def main():
                     counts[f"no samples: {type(error).__name__}"] += 1
                     continue
                 for i, sample in enumerate(samples):
-                    found = check(Sample(op, sample, gradients), counts)
+                    found = check(op, sample, gradients, counts)
                     if found:
                         failures += 1
                         print(f"FAILURE {op.name} {op.variant_test_name} {name}{' gradient' if gradients else ''} sample {i}: {found}", flush=True)
-    print(f"{counts.pop('compared', 0)} samples compared, {failures} failures, of {len(ops)} ops")
+    print(f"{counts.pop('compared', 0)} graphs compared, {failures} failures, of {len(ops)} ops")
     for why, count in counts.most_common():
         print(f"    {count} left out: {why}")
     sys.exit(bool(failures))
