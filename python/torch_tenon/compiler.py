@@ -1,5 +1,6 @@
 """The backend of torch.compile: compiles the graphs that AOTAutograd makes of a program."""
 import logging
+import re
 import warnings
 
 import torch
@@ -40,6 +41,23 @@ def backend(gm, example_inputs, *, mode=None, options=None):
                         partition_fn=min_cut_rematerialization_partition, keep_inference_input_mutations=True)(gm, example_inputs)
 
 
+def weights_of(module, kind):
+    """The positions of arguments that are parameters or buffers, in training those that are not trained. They are packed."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = context.fw_metadata if context else None
+    if not metadata:
+        return []
+    kept = {i for i in metadata.static_input_indices if kind == "inference" or not metadata.input_info[i].requires_grad}
+    names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+    return [position for position, name in enumerate(names) if number_of_input(name) - len(metadata.tokens) in kept]
+
+
+def number_of_input(name):
+    """The number by which AOTAutograd calls an input of the program, tokens first; a large negative number for other values."""
+    match = re.fullmatch(r"primals_(\d+)|arg(\d+)_1", name)
+    return int(match[1]) - 1 if match and match[1] else int(match[2]) if match else -1 << 30
+
+
 class CompiledGraph:
     """One graph, compiled for all sizes if its sizes are sums and products of symbols, and otherwise for each combination of sizes."""
 
@@ -50,10 +68,8 @@ class CompiledGraph:
         self.why_aten = None  # The reason why the graph runs in ATen.
         self.by_sizes = {}    # Graphs for one combination of sizes each.
         self.graph = None
-        context = torch._guards.TracingContext.try_get()
         self.compile_id = str(torch._guards.CompileContext.current_compile_id())
-        metadata = context.fw_metadata if context else None
-        self.weights = list(metadata.static_input_indices) if metadata and kind != "backward" else []
+        self.weights = weights_of(module, kind)
         placeholders = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
         self.sizes = [(i, value.node.expr) for i, value in enumerate(placeholders) if isinstance(value, torch.SymInt)]
         self.wanted_sizes = None  # Expressions of the results that are sizes, by their position.
@@ -77,12 +93,11 @@ class CompiledGraph:
     def build(self, fixed):
         text = GraphText(self.module, self.weights, fixed)
         settings = {name: str(value) for name, value in self.settings.items() if name != "freezing"} | {"name": f"{self.kind}_{self.compile_id.replace('/', '_')}"}
-        keeps_weights = self.kind == "inference" and self.settings["freezing"]
         arguments = [-1 if a == "tensor" else -2 if a is None else a for a in text.arguments]
         results = [r if isinstance(r, int) else -1 for r in text.results]
         sizes = {i: r for i, r in enumerate(text.results) if r is not None and not isinstance(r, int)}
         self.result_sizes = sizes
-        return _C.Graph(text.text, settings, keeps_weights, arguments, text.constants, results)
+        return _C.Graph(text.text, settings, self.settings["freezing"], arguments, text.constants, results)
 
     def boxed(self):
         """The function that AOTAutograd calls with a list of arguments."""

@@ -259,6 +259,7 @@ TermId Terms::multiply_add(const ops::Expression& e) {
 TermId Terms::condition(const ops::Expression& e) {
   using Kind = ops::Expression::Kind;
   if (e.kind == Kind::argument) return argument(e.argument, DType::boolean);
+  if (e.kind == Kind::indexed) return cast(indexed(e), type_, DType::boolean);
   if (e.kind == Kind::constant) return constant(e.constant, DType::boolean);
   if (e.kind == Kind::reduction)
     return add({Term::Kind::reduce, DType::boolean, static_cast<int32_t>(reduction_kind(e.function)), -1, 0, {condition(e.operands[0])}});

@@ -132,6 +132,36 @@ def test_changed_weights_are_noticed():
                 torch.testing.assert_close(compiled(x), F.linear(x, model.weight, model.bias), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("token", [False, True])
+def test_changed_frozen_weights_are_noticed_in_training(token):
+    """Also in graphs with an op that has an effect, whose inputs are counted from one further."""
+    class Frozen(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.base, self.first, self.last = nn.Linear(64, 64).requires_grad_(False), nn.Linear(64, 64), nn.Linear(64, 64)
+
+        def forward(self, x):
+            h = self.first(x)
+            if token:
+                h = h + torch.linalg.solve(torch.eye(64), x.mT).mT  # It checks for errors, which is an effect.
+            return self.last(self.base(h)).square().mean()
+
+    model = Frozen()
+    compiled = torch.compile(model, backend=torch_tenon.backend)
+    for change in (lambda: None, lambda: model.base.weight.add_(1), lambda: model.base.weight.data.mul_(0.5),
+                   lambda: setattr(model.base.weight, "data", torch.randn(64, 64)), lambda: model.first.weight.data.mul_(2)):
+        change()
+        for _ in range(3):
+            x = torch.randn(32, 64)
+            found, expected = [], []
+            for run, gradients in ((compiled, found), (model, expected)):
+                model.zero_grad()
+                loss = run(x)
+                loss.backward()
+                gradients += [loss.detach(), *(p.grad for p in (*model.first.parameters(), *model.last.parameters()))]
+            torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
+
+
 def test_numbers_as_arguments():
     with torch.no_grad():
         compiled = torch.compile(lambda x, s, n: x * s + n, backend=torch_tenon.backend)
