@@ -21,6 +21,19 @@ ValueId buffered_result(const ir::Node& node, const FrameLayout& layout) {
   return is_host || layout.arena.locations[first].host != ir::Arena::kOwn ? first : kNoValue;
 }
 
+// Whether the elements have the type's dtype and distances. Types with expanded dimensions, which gradients may take over from their
+// operands, say nothing about distances.
+bool is_laid_out(const at::Tensor& tensor, const ir::FixedType& type) {
+  if (tensor.scalar_type() != bridge::from_dtype(type.dtype)) return false;
+  bool is_same = true;
+  for (size_t d = 0; d < type.sizes.size(); ++d) {
+    if (type.sizes[d] <= 1) continue;
+    if (type.strides[d] == 0) return true;
+    is_same &= tensor.stride(static_cast<int64_t>(d)) == type.strides[d];
+  }
+  return is_same || tensor.numel() == 0;
+}
+
 }  // namespace
 
 AtenStep::AtenStep(const ir::Node& node, const FrameLayout& layout, const std::vector<c10::IValue>& resources, std::vector<bool> in_place,
@@ -155,13 +168,11 @@ void AtenStep::put_results(RunFrame& frame) const {
 // promise another dtype or other strides than their ops return.
 void AtenStep::put_result(RunFrame& frame, ValueId id, at::Tensor tensor) const {
   const ir::FixedType& type = frame.type(id);
-  if (!tensor.defined() ||
-      (tensor.scalar_type() == bridge::from_dtype(type.dtype) && tensor.sizes() == type.sizes && tensor.strides() == type.strides))
-    return frame.put(id, std::move(tensor));
-  if (tensor.sizes() != type.sizes)
+  if (tensor.defined() && tensor.sizes() != type.sizes)
     throw InternalError(c10::toString(op_.operator_name()) + " returned a tensor of size " + c10::str(tensor.sizes()) + " instead of " +
                         c10::str(c10::IntArrayRef(type.sizes)));
-  frame.put(id, bridge::empty_of(type).copy_(tensor));
+  if (tensor.defined() && !is_laid_out(tensor, type)) tensor = bridge::empty_of(type).copy_(tensor);
+  frame.put(id, std::move(tensor));
 }
 
 }  // namespace tenon::runtime

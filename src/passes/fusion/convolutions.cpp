@@ -123,6 +123,13 @@ ir::SizeList channels_last(const ir::SizeList& sizes) { return {sizes[1] * sizes
 
 std::vector<ir::Group> find_convolutions(const ir::Graph& graph) { return ConvolutionFinder(graph).run(); }
 
+// Sums over the pixels of each channel, as for batch statistics, which kernels compute from contiguous images only.
+static bool sums_channels(const ir::Node& node) {
+  if (node.op.find("batch_norm") == std::string::npos) return false;
+  return node.op.find("backward") != std::string::npos || node.results.size() < 3 || node.results[1].ids[0] != kNoValue ||
+         node.results[2].ids[0] != kNoValue;
+}
+
 ir::Graph prefer_channels_last(const ir::Graph& graph) {
   std::vector<ir::Group> groups = find_convolutions(graph);
   if (groups.empty()) return graph;
@@ -131,6 +138,7 @@ ir::Graph prefer_channels_last(const ir::Graph& graph) {
     for (size_t i : group.nodes) is_ours[i] = true;
   auto computes = [&](const ir::Graph& in, size_t i) {
     if (is_ours[i]) return true;
+    if (sums_channels(in.nodes[i])) return false;
     ops::Lowering lowering = ops::lowering_of(in, in.nodes[i]);
     return ops::uses_entry(lowering) || std::holds_alternative<ops::Pooling>(lowering);
   };
