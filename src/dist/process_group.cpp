@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <mutex>
 #include <vector>
@@ -75,6 +76,12 @@ struct ProcessGroup::Connection {
 };
 
 ProcessGroup::ProcessGroup(const Launch& launch) : launch_(launch) {}
+// Gloo writes to sockets of processes that may have died. By default the signal would end this process before it can say which one has.
+static void ignore_broken_pipes() {
+  struct sigaction now {};
+  if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
+}
+
 ProcessGroup::~ProcessGroup() = default;
 
 std::shared_ptr<ProcessGroup> ProcessGroup::join(const Launch& launch, double timeout_seconds) {
@@ -84,6 +91,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::join(const Launch& launch, double ti
   if (auto known = joined.lock()) return known;
   std::shared_ptr<ProcessGroup> group(new ProcessGroup(launch));
   if (launch.size == 1) return group;
+  ignore_broken_pipes();
   auto connection = std::make_unique<Connection>();
   try {
     connection->store = connect(launch);

@@ -118,7 +118,7 @@ def inject(kind, victim, ranks, network, disk):
                 file.flush()
     except OSError:
         pass
-    return r"rank 0: .*(No space left|cannot be)", "disk"
+    return r"rank \d+: .*(No space left|cannot be)", "disk"
 
 
 def run_job(kind, figures, expected, network, disk, seed):

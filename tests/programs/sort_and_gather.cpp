@@ -14,16 +14,7 @@ struct SortAndGather : Program {
     auto gathered = h.gather(1, in[1]);
     auto sums = torch::zeros_like(h).scatter_add(1, in[1], gathered * 2);
     auto [best, at] = h.cummax(1);
-    return {sorted.cumsum(1),
-            order,
-            top,
-            where,
-            sums,
-            best,
-            at,
-            h.index_select(1, where[0]),
-            h.index_add(1, where[0], top),
-            (h > 0).index_select(1, where[0])};
+    return {sorted.cumsum(1), order, top, where, sums, best, at, h.index_select(1, where[0]), h.index_add(1, where[0], top)};
   }
   Tensors state() override { return fc->parameters(); }
 };
