@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 PARTS = int(os.environ.get("TENON_OPINFO_PARTS", 20))
-SAMPLES = os.environ.get("TENON_OPINFO_SAMPLES", "4")
+SAMPLES = os.environ.get("TENON_OPINFO_SAMPLES", "2")
 
 
 def test_samples(capsys):
