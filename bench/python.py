@@ -17,12 +17,11 @@ import tempfile
 import time
 import warnings
 
+from data_parallel import steal
+from depth import cpu_seconds
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SYSTEMS = ("eager", "inductor", "frozen", "tenon")
-
-
-def cpu_seconds():
-    return sum(os.times()[:4])
 
 
 def line(name, figure, unit):
@@ -89,9 +88,8 @@ def infer(name, calls):
 def lora():
     import peft
 
-    model, inputs = make("llama")
-    model = peft.get_peft_model(model.train(), peft.LoraConfig(r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"))
-    return model, inputs
+    model, _ = make("llama")
+    return peft.get_peft_model(model.train(), peft.LoraConfig(r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"))
 
 
 def train(calls):
@@ -100,7 +98,7 @@ def train(calls):
     ids = torch.randint(3, 32000, (4, 128))
     runs = {}
     for system in ("eager", "inductor", "tenon"):
-        model, _ = lora()
+        model = lora()
         optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4)
         compiled = compile_for(system, model)
 
@@ -149,11 +147,6 @@ def start():
                     line(f"{name} {system} {state}", found[system, state], "CPU seconds")
         for state in ("cold", "warm"):
             line(f"{name} {state} over inductor", found["inductor", state] / found["tenon", state], "x")
-
-
-def steal():
-    now = [int(n) for n in pathlib.Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
-    return now[7], sum(now)
 
 
 def main():

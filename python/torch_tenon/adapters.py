@@ -180,8 +180,10 @@ def _is_served(base):
 
 def _layer_class(original):
     def forward(self, x, *args, **kwargs):
-        if not torch.compiler.is_compiling() or args or kwargs:
-            return self._tenon_layer.run(x) if not (args or kwargs) else original.forward(self, x, *args, **kwargs)
+        if args or kwargs:
+            return original.forward(self, x, *args, **kwargs)
+        if not torch.compiler.is_compiling():
+            return self._tenon_layer.run(x)
         autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
         if torch.is_grad_enabled():
             return torch.ops.torch_tenon.trained_layer(x, _token, self._tenon_number, autocast)[0]

@@ -72,7 +72,6 @@ class CompiledGraph:
         self.weights = weights_of(module, kind)
         placeholders = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
         self.sizes = [(i, value.node.expr) for i, value in enumerate(placeholders) if isinstance(value, torch.SymInt)]
-        self.wanted_sizes = None  # Expressions of the results that are sizes, by their position.
         try:
             try:
                 self.graph = self.build(None)
@@ -80,7 +79,6 @@ class CompiledGraph:
                 if not self.sizes:
                     raise
                 log.info("a graph is compiled for each of its sizes, because of %s", error)
-                self.wanted_sizes = {}
         except (Unsupported, RuntimeError) as error:
             self.run_in_aten(error)
         CompiledGraph.all.append(self)
@@ -103,13 +101,11 @@ class CompiledGraph:
         """The function that AOTAutograd calls with a list of arguments."""
         if self.why_aten:
             return make_boxed_func(self.module.forward)
-        if self.graph and not self.result_sizes:
-            run = self.graph.run
-            boxed = lambda args: run(args)
-        else:
-            boxed = self.run
+        run = self.graph.run if self.graph and not self.result_sizes else self.run
+
         def call(args):
-            return boxed(args)
+            return run(args)
+
         call._boxed_call = True
         return call
 

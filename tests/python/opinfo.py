@@ -21,7 +21,7 @@ from torch_tenon.fx_text import GraphText, Unsupported
 
 DTYPES = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64, "bool": torch.bool}
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-7, torch.bfloat16: 2e-2, torch.float16: 2e-3}
-# Results that are not defined (memory that is not set, another order of equal elements), and ops that draw random numbers while they are traced.
+# Their results are memory that is not set, or depend on random numbers that are drawn while they are traced.
 UNDEFINED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "nn.functional.fractional_max_pool2d",
              "nn.functional.fractional_max_pool3d"}
 
@@ -45,7 +45,7 @@ class Checker:
         arguments = [-1 if a == "tensor" else -2 for a in text.arguments]
         graph = _C.Graph(text.text, {"name": "sample"}, False, arguments, text.constants, [r if isinstance(r, int) else -1 for r in text.results])
 
-        def run(given):
+        def run(*given):
             own = [copy_of(t) for t in given]
             state = torch.get_rng_state()
             expected = module.forward(*given)
@@ -60,7 +60,7 @@ class Checker:
                     compare(i, a, b, text.text)
             return expected
 
-        return make_boxed_func(lambda *given: run(given))
+        return make_boxed_func(run)
 
 
 def copy_of(t):
