@@ -19,7 +19,7 @@ constexpr size_t kMaxSpecialGraphs = 32;
 // Limits on the sizes for which one symbolic graph keeps its executable: their number, and the number of their nodes. Bounds memory; not
 // measured.
 constexpr size_t kMinExecutables = 4, kMaxExecutables = 64;
-constexpr size_t kMaxExecutableNodes = 8192;
+constexpr size_t kMaxExecutableNodes = 2048;
 
 bool is_symbolic(const FamilyGraph& graph) { return !graph.graph.symbols.empty(); }
 
