@@ -1,10 +1,13 @@
 """The backend of torch.compile: compiles the graphs that AOTAutograd makes of a program."""
 import logging
 import re
+import sys
+import types
 import warnings
+import weakref
 
 import torch
-from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
+from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 
 from . import _C
@@ -12,6 +15,7 @@ from .fx_text import GraphText, Unsupported
 
 log = logging.getLogger("torch_tenon")
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+MAX_SIZES = 32  # Graphs that are kept for one combination of sizes each.
 OPTIONS = {"verify": float, "tuning_seconds": float, "backend": str, "freezing": bool}
 
 
@@ -33,12 +37,24 @@ def settings_of(mode, options):
 def backend(gm, example_inputs, *, mode=None, options=None):
     """Compiles one graph of Dynamo: the entry point of torch.compile(..., backend="tenon")."""
     settings = settings_of(mode, options)
+    owner = callable_being_compiled()
 
     def compiler(kind):
-        return lambda graph, inputs: CompiledGraph(graph, kind, settings).boxed()
+        return lambda graph, inputs: CompiledGraph(graph, kind, settings, owner).boxed()
 
     return aot_autograd(fw_compiler=compiler("forward"), bw_compiler=compiler("backward"), inference_compiler=compiler("inference"),
                         partition_fn=min_cut_rematerialization_partition, keep_inference_input_mutations=True)(gm, example_inputs)
+
+
+def callable_being_compiled():
+    """A weak reference to what torch.compile was called with and is being called now; None outside of such a call."""
+    frame = sys._getframe(1)
+    while frame and frame.f_code.co_name != "compile_wrapper":
+        frame = frame.f_back
+    called = frame.f_locals.get("fn") if frame else None
+    if called is None:
+        return None
+    return weakref.WeakMethod(called) if isinstance(called, types.MethodType) else weakref.ref(called)
 
 
 def weights_of(module, kind):
@@ -61,13 +77,15 @@ def number_of_input(name):
 class CompiledGraph:
     """One graph, compiled for all sizes if its sizes are sums and products of symbols, and otherwise for each combination of sizes."""
 
-    all = []  # Of this process, for explain.
+    all = weakref.WeakValueDictionary()  # Of this process in the order of compiling, for explain.
+    made = 0  # Number of graphs that were made in this process.
 
-    def __init__(self, module, kind, settings):
-        self.module, self.kind, self.settings = module, kind, settings
+    def __init__(self, module, kind, settings, owner=None):
+        self.module, self.kind, self.settings, self.owner = module, kind, settings, owner
         self.why_aten = None  # The reason why the graph runs in ATen.
-        self.by_sizes = {}    # Graphs for one combination of sizes each.
+        self.by_sizes = {}    # Graphs for one combination of sizes each, the one used last at the end.
         self.graph = None
+        self.is_over_limit = False  # The user was told that there are more sizes than are kept.
         self.compile_id = str(torch._guards.CompileContext.current_compile_id())
         self.weights = weights_of(module, kind)
         placeholders = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
@@ -81,7 +99,8 @@ class CompiledGraph:
                 log.info("a graph is compiled for each of its sizes, because of %s", error)
         except (Unsupported, RuntimeError) as error:
             self.run_in_aten(error)
-        CompiledGraph.all.append(self)
+        CompiledGraph.made += 1
+        CompiledGraph.all[CompiledGraph.made] = self
 
     def run_in_aten(self, error):
         self.why_aten = str(error).split("\n")[0]
@@ -99,12 +118,10 @@ class CompiledGraph:
 
     def boxed(self):
         """The function that AOTAutograd calls with a list of arguments."""
-        if self.why_aten:
-            return make_boxed_func(self.module.forward)
-        run = self.graph.run if self.graph and not self.result_sizes else self.run
+        direct = self.graph.run if self.graph and not self.result_sizes else None
 
         def call(args):
-            return run(args)
+            return direct(args) if direct else self.run(args)
 
         call._boxed_call = True
         return call
@@ -113,21 +130,50 @@ class CompiledGraph:
         values = {symbol: args[i] for i, symbol in self.sizes}
         graph = self.graph
         if graph is None:
-            key = tuple(values.values())
-            if key not in self.by_sizes:
-                self.by_sizes[key] = self.build(values)
-            graph = self.by_sizes[key]
+            graph = self.graph_at(values)
+            if graph is None:
+                return self.module.forward(*args)
         out = list(graph.run(args))
         for i, expression in self.result_sizes.items():
             out[i] = values[expression] if expression in values else int(expression.xreplace(values))
         return out
 
+    def graph_at(self, values):
+        """The graph for one combination of sizes; None if it cannot be built."""
+        key = tuple(values.values())
+        graph = self.by_sizes.pop(key, None)
+        if graph is None and not self.why_aten:
+            try:
+                graph = self.build(values)
+            except (Unsupported, RuntimeError) as error:
+                self.run_in_aten(error)
+            if len(self.by_sizes) == MAX_SIZES:
+                self.warn_of_sizes()
+                self.by_sizes.pop(next(iter(self.by_sizes)))
+        if graph is not None:
+            self.by_sizes[key] = graph
+        return graph
 
-def explain():
-    """What Tenon made of the graphs of this process, as text."""
+    def warn_of_sizes(self):
+        if not self.is_over_limit:
+            self.is_over_limit = True
+            warnings.warn(f"tenon: a {self.kind} graph needs a build for each combination of its sizes, and {MAX_SIZES} are kept; pad inputs to fewer sizes", stacklevel=2)
+
+    def texts(self):
+        out = [f"tenon: {self.kind} {self.compile_id} runs in ATen: {self.why_aten}\n"] if self.why_aten else []
+        return out + [graph.text() for graph in ([self.graph] if self.graph else self.by_sizes.values())]
+
+
+def explain(compiled=None):
+    """What Tenon made of the graphs of this process, or of what torch.compile returned, as text."""
+    called = None
+    if compiled is not None:
+        for holder in (compiled, getattr(compiled, "_compiled_call_impl", None), getattr(compiled, "forward", None)):
+            called = getattr(holder, "__dict__", {}).get("_torchdynamo_orig_callable", called)
+        if called is None:
+            raise TypeError(f"explain takes what torch.compile returned, or a module whose compile() was called, and not {type(compiled).__name__}")
     out = []
-    for compiled in CompiledGraph.all:
-        if compiled.why_aten:
-            out.append(f"tenon: {compiled.kind} {compiled.compile_id} runs in ATen: {compiled.why_aten}\n")
-        out += [graph.text() for graph in ([compiled.graph] if compiled.graph else compiled.by_sizes.values())]
+    for graph in list(CompiledGraph.all.values()):
+        if compiled is None or graph.owner and graph.owner() == called:
+            out += graph.texts()
     return "\n".join(out)

@@ -49,11 +49,11 @@ def test_plugin(mode, regional):
     reference = copy.deepcopy(model)
     expected = train(reference, torch.optim.AdamW(reference.parameters()), lambda loss: loss.backward(), batches(network))
     accelerator = Accelerator(cpu=True, dynamo_plugin=TorchDynamoPlugin(backend="tenon", mode=mode, use_regional_compilation=regional))
-    before = len(CompiledGraph.all)
+    before = CompiledGraph.made
     prepared, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters()))
     found = train(prepared, optimizer, accelerator.backward, batches(network))
     assert found == pytest.approx(expected, rel=1e-4)
-    assert len(CompiledGraph.all) > before
+    assert CompiledGraph.made > before
     torch.testing.assert_close(accelerator.unwrap_model(prepared, keep_torch_compile=False).state_dict(), reference.state_dict(), rtol=1e-3, atol=2e-4)
 
 
@@ -64,10 +64,10 @@ def test_regions_share_a_graph():
     inputs = network.batch(3, 9)
     with torch.no_grad():
         torch.testing.assert_close(compiled(**inputs).logits, model(**inputs).logits, rtol=1e-4, atol=2e-5)
-        made = len(CompiledGraph.all)
+        made = CompiledGraph.made
         inputs = network.batch(5, 20)
         torch.testing.assert_close(compiled(**inputs).logits, model(**inputs).logits, rtol=1e-4, atol=2e-5)
-    assert len(CompiledGraph.all) == made
+    assert CompiledGraph.made == made
 
 
 def test_unknown_names_are_refused():
@@ -77,7 +77,7 @@ def test_unknown_names_are_refused():
 
 def test_environment():
     program = ("import torch, torch_tenon.accelerate\nfrom accelerate import Accelerator\nfrom torch_tenon.compiler import CompiledGraph\n"
-               "model = Accelerator(cpu=True).prepare(torch.nn.Linear(4, 4))\nmodel(torch.ones(2, 4)).sum().backward()\nprint(len(CompiledGraph.all))")
+               "model = Accelerator(cpu=True).prepare(torch.nn.Linear(4, 4))\nmodel(torch.ones(2, 4)).sum().backward()\nprint(CompiledGraph.made)")
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
                          env={**os.environ, "ACCELERATE_DYNAMO_BACKEND": "tenon", "PYTHONPATH": os.pathsep.join(sys.path)})
     assert out.stdout.strip() == "2", out.stdout + out.stderr
@@ -102,11 +102,11 @@ def test_trainer(way, tmp_path):
     model = NETWORKS["bert"].make()
     expected = trainer_losses(copy.deepcopy(model), tmp_path / "eager")
     AcceleratorState._reset_state(True)
-    before = len(CompiledGraph.all)
+    before = CompiledGraph.made
     if way == "arguments":
         found = trainer_losses(model, tmp_path / "tenon", torch_compile=True, torch_compile_backend="tenon")
     else:
         model.compile(backend="tenon")
         found = trainer_losses(model, tmp_path / "tenon")
     assert found == pytest.approx(expected, rel=1e-3)
-    assert len(CompiledGraph.all) - before >= 2
+    assert CompiledGraph.made - before >= 2

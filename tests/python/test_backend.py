@@ -1,5 +1,6 @@
 """torch.compile(..., backend="tenon"): results, gradients, sizes, mutation, randomness."""
 import copy
+import gc
 import warnings
 
 import pytest
@@ -12,12 +13,12 @@ from torch_tenon.compiler import CompiledGraph
 
 
 def graphs_since(count):
-    return CompiledGraph.all[count:]
+    return [graph for number, graph in CompiledGraph.all.items() if number > count]
 
 
 def check(function, *arguments, graphs=None, rtol=1e-5, atol=1e-6, **options):
     """Compares a compiled call with eager: results, changed arguments. Graphs may not run in ATen."""
-    before = len(CompiledGraph.all)
+    before = CompiledGraph.made
     expected_arguments = copy.deepcopy(arguments)
     expected = function(*expected_arguments)
     with warnings.catch_warnings():
@@ -56,12 +57,12 @@ def test_training():
                 for p in each.parameters():
                     p -= 0.1 * p.grad
     torch.testing.assert_close(fast.state_dict(), model.state_dict(), rtol=1e-4, atol=1e-5)
-    assert [g.kind for g in CompiledGraph.all[-2:]] == ["forward", "backward"]
+    assert [g.kind for g in list(CompiledGraph.all.values())[-2:]] == ["forward", "backward"]
 
 
 def test_all_sizes_are_one_graph():
     model = nn.Sequential(nn.Linear(8, 8), nn.Tanh()).eval()
-    before = len(CompiledGraph.all)
+    before = CompiledGraph.made
     with torch.no_grad():
         compiled = torch.compile(lambda x: torch.cat([model(x), x[:, :2]], 1).view(-1, 5).flatten() * x.shape[0], backend=torch_tenon.backend, dynamic=True)
         for rows in (6, 4, 20, 300, 2, 9):
@@ -74,7 +75,7 @@ def test_training_at_all_sizes():
     model = nn.Sequential(nn.Linear(6, 12), nn.GELU(), nn.Linear(12, 3))
     fast = copy.deepcopy(model)
     compiled = torch.compile(fast, backend=torch_tenon.backend, dynamic=True)
-    before = len(CompiledGraph.all)
+    before = CompiledGraph.made
     for rows in (5, 8, 3, 17):
         x = torch.randn(rows, 6)
         a, b = model(x), compiled(x)
@@ -197,6 +198,75 @@ def test_modes():
 
 
 def test_explain():
+    kept = torch.compile(lambda x: (x + 1).tanh(), backend=torch_tenon.backend)
+    model = torch.compile(torch.nn.Sequential(torch.nn.Linear(5, 5), torch.nn.GELU()), backend="tenon")
     with torch.no_grad():
-        torch.compile(lambda x: (x + 1).tanh(), backend=torch_tenon.backend)(torch.randn(5))
-    assert "kernels: 1 for 2 ops" in torch_tenon.explain()
+        kept(torch.randn(5)), model(torch.randn(2, 5))
+    assert "kernels: 1 for 2 ops" in torch_tenon.explain() and "gelu" in torch_tenon.explain()
+    assert "gelu" not in torch_tenon.explain(kept) and "tanh" in torch_tenon.explain(kept)
+    assert "gelu" in torch_tenon.explain(model) and "tanh" not in torch_tenon.explain(model)
+    with pytest.raises(TypeError, match="explain takes what torch.compile returned"):
+        torch_tenon.explain(lambda x: x)
+
+
+def test_explain_lists_graphs_behind_breaks():
+    model = torch.nn.Linear(3, 3)
+
+    def program(x):
+        y = model(x).relu()
+        torch._dynamo.graph_break()
+        return y.tanh()
+
+    compiled = torch.compile(program, backend="tenon")
+    compiled(torch.randn(2, 3)).sum().backward()
+    text = torch_tenon.explain(compiled)
+    assert "relu" in text and "tanh" in text and "backward" in text
+
+
+def test_graphs_that_dynamo_drops_are_freed():
+    before = CompiledGraph.made
+    torch.compile(lambda x: x.sin() + 1, backend="tenon")(torch.randn(4))
+    assert CompiledGraph.made == before + 1
+    torch._dynamo.reset()
+    gc.collect()
+    assert before + 1 not in CompiledGraph.all
+
+
+class Dividing(torch.nn.Module):
+    """Has a size that is no product of sizes, so a graph is built for each combination of sizes."""
+
+    def forward(self, x):
+        return x[: x.shape[0] // 3 * x.shape[0] % 7].exp()
+
+
+def test_sizes_that_cannot_be_expressed(monkeypatch):
+    model = Dividing()
+    compiled = torch.compile(model, backend="tenon", dynamic=True)
+    monkeypatch.setattr(torch_tenon.compiler, "MAX_SIZES", 3)
+    before = CompiledGraph.made
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for rows in [*range(10, 30), 11, 10]:
+            x = torch.randn(rows, 4)
+            torch.testing.assert_close(compiled(x), model(x))
+    graphs = [graph for graph in graphs_since(before) if graph.by_sizes]
+    assert all(len(graph.by_sizes) <= 3 for graph in graphs)
+    told = sum("needs a build for each combination" in str(w.message) for w in caught)
+    assert told == sum(graph.is_over_limit for graph in graphs) >= 1
+
+
+def test_a_later_build_that_fails_runs_in_aten(monkeypatch):
+    model = Dividing()
+    compiled = torch.compile(model, backend="tenon", dynamic=True)
+    x = torch.randn(12, 4)
+    compiled(x)
+
+    def fail(self, fixed):
+        raise RuntimeError("no build today")
+
+    monkeypatch.setattr(CompiledGraph, "build", fail)
+    with pytest.warns(UserWarning, match="no build today"):
+        for rows in (13, 14, 12):
+            x = torch.randn(rows, 4)
+            torch.testing.assert_close(compiled(x), model(x))
+    assert "runs in ATen: no build today" in torch_tenon.explain(compiled)
