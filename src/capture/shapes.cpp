@@ -131,6 +131,23 @@ const char* meta_substitute(const std::string& name) {
   return nullptr;
 }
 
+// Whether the op may convert operands to another type first. ATen converts into temporaries, whose strides it chooses, and the results
+// follow these if the operands are not contiguous. Meta kernels convert nothing.
+bool may_convert_strided(const TapeOp& op) {
+  std::optional<at::ScalarType> type;
+  bool converts = false, is_strided = false;
+  for_each_operand(op.args, [&](const TensorRef& ref) {
+    if (!ref.defined()) return;
+    const Geometry& g = ref.geometry;
+    converts |= type.value_or(g.dtype) != g.dtype;
+    type = g.dtype;
+    is_strided |= g.strides != contiguous(g.dtype, g.sizes).strides;
+  });
+  for (const TapeResult& result : op.results)
+    for (const TensorRef& ref : result.items) converts |= type && ref.geometry.dtype != *type && ref.geometry.dtype != at::kBool;
+  return converts && is_strided;
+}
+
 class MetaRun {
  public:
   std::optional<Geometries> run(const TapeOp& op, const c10::OperatorHandle& like) {
@@ -199,6 +216,7 @@ class MetaRun {
 std::optional<Geometries> infer(const TapeOp& op) {
   std::string name = op_name(op.op);
   if (Rule rule = own_rule(name)) return rule(op);
+  if (may_convert_strided(op)) return std::nullopt;
   const char* other = meta_substitute(name);
   return MetaRun().run(op, other ? bridge::find_op(other) : op.op);
 }

@@ -195,6 +195,15 @@ std::vector<bool> externals_read(const Joint& joint, size_t externals) {
   return read;
 }
 
+std::vector<int32_t> replaced_gradients(const Recording& recording, const std::vector<External>& externals) {
+  std::vector<int32_t> out;
+  for (const GradientEffect& effect : recording.gradient_effects)
+    if (std::none_of(externals.begin(), externals.end(),
+                     [&](const External& e) { return e.kind == External::Kind::gradient && e.index == effect.external; }))
+      out.push_back(effect.external);
+  return out;
+}
+
 void set_gradients(const Variant& variant, const Tensors& outputs, const Tensors& externals) {
   const Recording& recording = *variant.recording;
   for (const GradientEffect& effect : recording.gradient_effects) {
@@ -288,6 +297,7 @@ std::shared_ptr<Variant> make_variant(const std::shared_ptr<Recording>& recordin
   for (const ResultBinding& result : functional.results)
     variant->views.push_back(result.view ? build_under_autograd(*result.view) : nullptr);
   variant->is_direct = is_direct(r, *variant);
+  variant->replaced_gradients = replaced_gradients(r, variant->externals);
   if (r.needs_grad() && !r.spent && r.backward) {
     variant->joint = make_joint(r, options, phases);
     if (variant->joint) variant->guards.set_offsets(variant->joint->program.functional.offset_matters);
@@ -397,6 +407,9 @@ detail::GraphResult run_variant(const std::shared_ptr<const Variant>& variant, c
     generator_state = generator.get_state();
   }
   Tensors outputs, saved;
+  // Old gradients need no memory beside the new ones, as in eager after zero_grad(). If the call may fail, the program still needs them.
+  if (!may_fail)
+    for (int32_t leaf : variant->replaced_gradients) externals[static_cast<size_t>(leaf)].mutable_grad().reset();
   {
     std::optional<c10::InferenceMode> inference;
     if (recording.inference) inference.emplace(true);
