@@ -35,8 +35,8 @@ struct Variant {
   std::shared_ptr<const runtime::Interpreter> rerun;
   std::vector<std::shared_ptr<const runtime::Interpreter>> views;  // One per result: computes the view of its external.
   std::vector<int32_t> replaced_gradients;  // Externals whose old .grad the graph does not use, and which get a new one.
-  std::vector<bool> backward_reads;  // One per external: whether the autograd node must save it. If empty, it must save all.
-  bool is_direct = false;            // Inputs are externals, results are the graph's outputs, and there are no other effects.
+  std::vector<bool> backward_reads;         // One per external: whether the autograd node must save it. If empty, it must save all.
+  bool is_direct = false;                   // Inputs are externals, results are the graph's outputs, and there are no other effects.
   mutable std::atomic<size_t> served_calls{0};
   mutable std::atomic<bool> wants_backward{false};    // An unrecorded backward was requested.
   mutable std::atomic<size_t> failed_comparisons{0};  // Number of calls in which an aten::equal gave another result than recorded.
