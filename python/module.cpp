@@ -50,6 +50,8 @@ class Graph {
     std::vector<at::Tensor> outputs;
     {
       py::gil_scoped_release released;
+      // Modes of Python see no op of a compiled graph. AOTAutograd runs the first call under one, which knows no numbers as tensors.
+      c10::impl::ExcludeDispatchKeyGuard below(c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot}));
       outputs = graph_.run(std::move(inputs), symbols);
     }
     py::tuple out(results_.size());

@@ -5,6 +5,7 @@ methods (set_adapter, disable_adapter, load_adapter, delete_adapter, add_weighte
 The op calls PEFT's own forward of the layer, so all methods are served, dropout included; gradients go to the adapters' parameters.
 """
 import contextlib
+import copy
 import functools
 import itertools
 import threading
@@ -41,6 +42,7 @@ def unbank(peft_model):
         if original := getattr(type(module), "_tenon_original", None):
             module.__class__ = original
             module.__dict__.pop("_tenon_layer", None)
+            module.__dict__.pop("_tenon_number", None)
     return peft_model
 
 
@@ -54,7 +56,16 @@ def _change_class(module, make):
 
 
 def _subclass(original, **members):
-    # Reduces to the original class, so that a pickled or copied model does not need this module's classes.
+    def __reduce_ex__(self, protocol):  # A pickled module is one of PEFT.
+        _, (_, *arguments), *rest = original.__reduce_ex__(self, protocol)
+        return object.__new__, (original, *arguments), *rest
+
+    def __deepcopy__(self, memo):  # A copied one has a bank too.
+        out = memo[id(self)] = type(self).__new__(type(self))
+        out.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        return out
+
+    members = {"__reduce_ex__": __reduce_ex__, "__deepcopy__": __deepcopy__, **members}
     return type(original.__name__, (original,), {"_tenon_original": original, "__module__": original.__module__, "__qualname__": original.__qualname__,
                                                  "__doc__": original.__doc__, **members})
 
@@ -110,24 +121,36 @@ def _base_class(original):
 def _tuner_class(original):
     @contextlib.contextmanager
     def _enable_peft_forward_hooks(self, *args, **kwargs):
-        with original._enable_peft_forward_hooks(self, *args, **kwargs):
-            taken = [(module, _take_hooks(module)) for module in self.modules() if hasattr(module, "_tenon_layer")]
+        layers = [module for module in self.modules() if hasattr(module, "_tenon_layer")]
+        with contextlib.ExitStack() as stack:
+            with _hooks_lock:
+                known = [set(module._forward_pre_hooks) for module in layers]
+                stack.enter_context(original._enable_peft_forward_hooks(self, *args, **kwargs))
+                taken = {module._tenon_number: _take_hooks(module, before) for module, before in zip(layers, known)}
+            outer = _call.hooks
+            _call.hooks = {number: outer.get(number, ()) + hooks for number, hooks in taken.items()}
             try:
                 yield
             finally:
-                for module, hooks in taken:
-                    module._tenon_layer.hooks = hooks
+                _call.hooks = outer
 
     return _subclass(original, _enable_peft_forward_hooks=_enable_peft_forward_hooks)
 
 
-def _take_hooks(module):
-    """Moves the hooks that PEFT has registered for one call from the module to its layer, where Dynamo does not see them."""
-    before = module._tenon_layer.hooks
-    module._tenon_layer.hooks = before + list(module._forward_pre_hooks.values())
-    module._forward_pre_hooks.clear()
-    module._forward_pre_hooks_with_kwargs.clear()
-    return before
+class _Call(threading.local):
+    hooks = {}  # What PEFT does before each layer in this thread's call, by the layer's number.
+
+
+_call = _Call()
+_hooks_lock = threading.Lock()
+
+
+def _take_hooks(module, before):
+    """Takes the hooks that PEFT has registered for one call from the module. Dynamo does not see them then; the layer calls them."""
+    taken = ()
+    for number in set(module._forward_pre_hooks) - before:
+        taken += ((module._forward_pre_hooks.pop(number), module._forward_pre_hooks_with_kwargs.pop(number, False)),)
+    return taken
 
 
 # Layers.
@@ -137,16 +160,19 @@ class _Layer:
     def __init__(self, module):
         self.number = next(_numbers)
         self.module = weakref.ref(module)
-        self.hooks = []
         _layers[self.number] = self
 
     def run(self, x):
         module = self.module()
         args, kwargs = (x,), {}
-        for hook in self.hooks:
-            changed = hook(module, args, kwargs)
-            if changed is not None:
+        for hook, with_kwargs in _call.hooks.get(self.number, ()):
+            changed = hook(module, args, kwargs) if with_kwargs else hook(module, args)
+            if changed is None:
+                continue
+            if with_kwargs:
                 args, kwargs = changed
+            else:
+                args = changed if isinstance(changed, tuple) else (changed,)
         return type(module)._tenon_original.forward(module, *args, **kwargs)
 
 
@@ -190,12 +216,12 @@ def _layer_class(original):
         return torch.ops.torch_tenon.layer(x, self._tenon_number, autocast)
 
     def __setstate__(self, state):  # Of a copy, which has adapters of its own.
-        original.__setstate__(self, {name: value for name, value in state.items() if name != "_tenon_layer"})
+        original.__setstate__(self, state)
         self._tenon_layer = _Layer(self)
         self._tenon_number = self._tenon_layer.number
 
     def __getstate__(self):
-        return {name: value for name, value in self.__dict__.items() if name != "_tenon_layer"}
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_tenon_")}
 
     return _subclass(original, forward=forward, __setstate__=__setstate__, __getstate__=__getstate__)
 
@@ -257,13 +283,16 @@ def _trained_layer_backward(gradient, record, size, dtype, needs_x):
     given, out, found.given, found.out = found.given, found.out, None, None
     if out.requires_grad:
         with _with_autograd(), torch.enable_grad():
-            torch.autograd.backward(out, gradient.to(out.dtype))
+            # The running backward writes no gradients of parameters if it is one with respect to other tensors. Then it skips the token too.
+            writes_all = torch._C._will_engine_execute_node(torch.autograd.graph.get_gradient_edge(_token).node)
+            if writes_all or given.requires_grad:
+                torch.autograd.backward(out, gradient.to(out.dtype), inputs=None if writes_all else [given])
     wanted = given.grad if needs_x and given.is_floating_point() else None
     return torch.zeros(size if needs_x else [0], dtype=dtype) if wanted is None else wanted.contiguous(), torch.zeros(0)
 
 
 def _shape(x, number, autocast):
-    """The result of the layer's base for a fake tensor x."""
+    """A fake tensor like the result of the layer's base."""
     module = _find(number).module()
     base = module.original_module if hasattr(module, "original_module") else module.get_base_layer()
     tensors = {name: torch.empty(t.shape, dtype=t.dtype) for name, t in itertools.chain(base.named_parameters(), base.named_buffers())}

@@ -97,7 +97,7 @@ class CompiledGraph:
                 if not self.sizes:
                     raise
                 log.info("a graph is compiled for each of its sizes, because of %s", error)
-        except (Unsupported, RuntimeError) as error:
+        except Exception as error:  # Nothing that goes wrong here may end the user's program: ATen can run the graph.
             self.run_in_aten(error)
         CompiledGraph.made += 1
         CompiledGraph.all[CompiledGraph.made] = self
@@ -145,7 +145,7 @@ class CompiledGraph:
         if graph is None and not self.why_aten:
             try:
                 graph = self.build(values)
-            except (Unsupported, RuntimeError) as error:
+            except Exception as error:
                 self.run_in_aten(error)
             if len(self.by_sizes) == MAX_SIZES:
                 self.warn_of_sizes()

@@ -13,9 +13,8 @@ ENUMS = {torch.uint8: 0, torch.int8: 1, torch.int16: 2, torch.int32: 3, torch.in
          torch.complex64: 9, torch.complex128: 10, torch.bool: 11, torch.bfloat16: 15, torch.contiguous_format: 0, torch.preserve_format: 1,
          torch.channels_last: 2, torch.channels_last_3d: 3, torch.strided: 0}
 WRAPPED = {bool: "bool", int: "i64", float: "f64", complex: "c128"}
-# Checks that Dynamo's guards have made already.
-CHECKS = {"aten::_assert_scalar", "aten::_assert_async.msg", "aten::_assert_tensor_metadata", "aten::sym_constrain_range_for_size",
-          "aten::sym_constrain_range"}
+# Checks of types and sizes, which Dynamo's guards have made already.
+CHECKS = {"aten::_assert_scalar", "aten::_assert_tensor_metadata", "aten::sym_constrain_range_for_size", "aten::sym_constrain_range"}
 
 # Ops whose results share memory with an argument although their schemas do not say so, and the views that do the same.
 HIDDEN_VIEWS = {"aten::_unsafe_view": torch.ops.aten.view.default, "aten::unsafe_split.Tensor": torch.ops.aten.split.Tensor,
@@ -28,6 +27,11 @@ class Unsupported(Exception):
 
 def is_size(value):
     return isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool)
+
+
+def depends_on_data(argument):
+    value = argument.meta.get("val") if isinstance(argument, torch.fx.Node) else argument
+    return isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)) and not value.node.has_hint()
 
 
 def real(value):
@@ -144,6 +148,8 @@ class GraphText:
         symbol = value.node.expr
         if symbol not in self.symbols:
             self.symbols.append(symbol)
+            if value.node.hint is None:
+                raise Unsupported("a size that depends on data")
             self.symbol_values.append(int(value.node.hint))
         return self.symbols.index(symbol)
 
@@ -172,8 +178,12 @@ class GraphText:
             raise Unsupported(f"the call of {node.target}")
         elif node.target is torch.ops.aten.copy_.default:
             self.add_write(node)
-        elif node.target.name() not in CHECKS:
-            self.values[node] = self.add_op(node.target, node.args, node.kwargs, value)
+        elif node.target.name() in CHECKS:
+            if any(depends_on_data(argument) for argument in node.args):
+                raise Unsupported("a check of a number that depends on data")
+        else:
+            mark = "" if node.target._schema.returns else " ordered"  # A check of values, for example.
+            self.values[node] = self.add_op(node.target, node.args, node.kwargs, value, mark)
 
     def add_op(self, target, args, kwargs, value, mark=""):
         """Adds the call of an op. `value` is what it returns, as fake tensors; returns the same as numbers of values."""

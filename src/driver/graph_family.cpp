@@ -16,10 +16,8 @@ constexpr size_t kMaxSamples = 4;
 constexpr size_t kMaxSymbolicGraphs = 8;
 // Graphs of one op range that serve one set of sizes each; the oldest one is dropped. Bounds memory; not measured.
 constexpr size_t kMaxSpecialGraphs = 32;
-// Limits on the sizes for which one symbolic graph keeps its executable: their number, and the number of their nodes. Bounds memory; not
-// measured.
+// Limits on the number of sizes for which one symbolic graph keeps its executable. Bounds memory; not measured.
 constexpr size_t kMinExecutables = 4, kMaxExecutables = 64;
-constexpr size_t kMaxExecutableNodes = 2048;
 
 bool is_symbolic(const FamilyGraph& graph) { return !graph.graph.symbols.empty(); }
 
@@ -44,7 +42,7 @@ std::shared_ptr<const build::Executable> executable_at(FamilyGraph& graph, const
   auto it = std::find_if(known.begin(), known.end(), [&](const auto& entry) { return entry.symbols == symbols; });
   if (it == known.end()) {
     size_t nodes = std::max<size_t>(graph.graph.nodes.size(), 1);
-    if (known.size() >= std::clamp(kMaxExecutableNodes / nodes, kMinExecutables, kMaxExecutables)) known.pop_back();
+    if (known.size() >= std::clamp(graph.max_nodes_kept / nodes, kMinExecutables, kMaxExecutables)) known.pop_back();
     it = known.insert(known.begin(), {symbols, graph.built->at(symbols)});
   }
   std::rotate(known.begin(), it, it + 1);

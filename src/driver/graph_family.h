@@ -23,6 +23,7 @@ struct FamilyGraph {
     std::shared_ptr<const build::Executable> executable;
   };
   std::vector<SizedExecutable> executables;  // Most recently used first.
+  size_t max_nodes_kept = 256;  // Nodes of the executables that are kept, together; but four are. Bounds memory (`bench_sizes memory`).
   size_t runs = 0;
   std::shared_ptr<const build::Executable> last_run;
 

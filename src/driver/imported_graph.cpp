@@ -31,6 +31,7 @@ struct ImportedGraph::Impl {
     constexpr size_t kMaxGraphs = 32;  // Bounds memory; not measured.
     auto out = std::make_shared<driver::FamilyGraph>();
     out->graph = std::move(wanted);
+    out->max_nodes_kept = 8192;  // No streams keep executables here, so more sizes are known. Bounds memory; not measured.
     phases.time(build::Phase::verify, [&] { build::check_graph(out->graph); });
     out->built = phases.time(build::Phase::build, [&] { return build::build_graph(options, out->graph, {}, keeps_weights); });
     graphs.insert(graphs.begin(), {std::move(values), out});
@@ -62,7 +63,7 @@ struct ImportedGraph::Impl {
 ImportedGraph::ImportedGraph(const std::string& text, Options options, bool keeps_weights)
     : impl_(new Impl{.text = text, .options = std::move(options), .keeps_weights = keeps_weights, .graph = ir::parse(text)}) {
   impl_->graph.name = identifier(impl_->options.name);
-  impl_->build(impl_->graph, {});
+  impl_->find(impl_->graph.symbols);
 }
 
 ImportedGraph::~ImportedGraph() = default;

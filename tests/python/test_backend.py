@@ -270,3 +270,35 @@ def test_a_later_build_that_fails_runs_in_aten(monkeypatch):
             x = torch.randn(rows, 4)
             torch.testing.assert_close(compiled(x), model(x))
     assert "runs in ATen: no build today" in torch_tenon.explain(compiled)
+
+
+@pytest.mark.parametrize("function, argument, error", [
+    (lambda i: F.one_hot(i, 3) * 2, torch.tensor([0, 7]), "smaller than num_classes"),
+    (lambda i: F.one_hot(i, 3) * 2, torch.tensor([0, -1]), "non-negative"),
+    (lambda x: (torch._assert_async((x > 0).all(), "not positive"), x + 1)[1], -torch.ones(3), "not positive")])
+def test_checks_of_values_fail_as_in_eager(function, argument, error):
+    compiled = torch.compile(function, backend="tenon", fullgraph=True)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=error):
+            compiled(argument)
+    assert torch.equal(compiled(argument.abs().clamp(1, 2)), function(argument.abs().clamp(1, 2)))
+
+
+@pytest.mark.parametrize("function", [lambda i: i % 8, lambda i: 2 ** i, lambda i: 1 << i, lambda i: 3 % i.float(), lambda i: torch.isin(3, i)])
+def test_numbers_with_integer_tensors(function):
+    check(function, torch.tensor([5, 9, 14]))
+
+
+def test_numbers_below_zero_come_first():
+    compiled = torch.compile(lambda x, n: x * n, backend="tenon", dynamic=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for n in (-3, 5, 7, 0, -3):
+            assert torch.equal(compiled(torch.ones(3), n), torch.full((3,), float(n)))
+
+
+def test_sizes_that_depend_on_data_run_in_aten():
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True), pytest.warns(UserWarning, match="runs in ATen"):
+        x = torch.randn(8, requires_grad=True)
+        torch.compile(lambda x: x[x > 0] * 2, backend="tenon")(x).sum().backward()
+    torch.testing.assert_close(x.grad, (x > 0) * 2.0)

@@ -3,6 +3,7 @@ import copy
 import os
 import pickle
 import random
+import threading
 import warnings
 
 import peft
@@ -256,6 +257,77 @@ def test_unbank():
     with torch.no_grad():
         assert torch.equal(model(**pair.inputs).logits, pair.reference(**pair.inputs).logits)
     pickle.loads(pickle.dumps(model))
+
+
+def test_banked_models_are_pickled_as_those_of_peft():
+    pair = Pair("lora")
+    pair.compare(new_graphs=1)
+    for model in (pair.model, pair.model.merge_and_unload()):
+        twin = pickle.loads(pickle.dumps(model))
+        assert not any(hasattr(type(m), "_tenon_original") for m in twin.modules())
+        with torch.no_grad():
+            torch.testing.assert_close(twin(**pair.inputs).logits, model(**pair.inputs).logits)
+
+
+def test_hooks_of_the_user_stay():
+    pair = Pair("lora")
+    for model in (pair.model, pair.reference):
+        layer = model.base_model.model.model.layers[0].self_attn.q_proj
+        layer.register_forward_pre_hook(lambda module, args: (args[0] * 1.5,))
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(pair.compiled(**pair.inputs).logits, pair.reference(**pair.inputs).logits, rtol=1e-4, atol=2e-5)
+        names = ["default", "other", "__base__"][:len(pair.inputs["input_ids"])]
+        names += ["default"] * (len(pair.inputs["input_ids"]) - len(names))
+        torch.testing.assert_close(pair.compiled(**pair.inputs, adapter_names=names).logits, pair.reference(**pair.inputs, adapter_names=names).logits,
+                                   rtol=1e-4, atol=2e-5)
+
+
+def test_threads_with_mixed_batches():
+    pair = Pair("lora")
+    pair.compare(new_graphs=1)
+    rows = len(pair.inputs["input_ids"])
+    expected, wrong = {}, []
+    with torch.no_grad():
+        for name in ("default", "other", "__base__"):
+            expected[name] = pair.reference(**pair.inputs, adapter_names=[name] * rows).logits
+            pair.compiled(**pair.inputs, adapter_names=[name] * rows)
+
+    def call(name):
+        for _ in range(10):
+            with torch.no_grad():
+                found = pair.compiled(**pair.inputs, adapter_names=[name] * rows).logits
+            wrong.extend([name] * (not torch.allclose(found, expected[name], rtol=1e-4, atol=2e-5)))
+
+    threads = [threading.Thread(target=call, args=(name,)) for name in expected]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    for model in (pair.model, pair.reference):
+        model.set_adapter("other")
+    pair.compare()
+
+
+@pytest.mark.parametrize("method", ["lora", "lora_embeddings"])
+def test_gradients_of_some_tensors(method):
+    pair = Pair(method)
+    inputs = pair.inputs["input_ids"]
+    embedded = pair.model.get_input_embeddings()(inputs).detach().requires_grad_()
+    gradients = []
+    for model in (pair.compiled, pair.reference):
+        loss = model(inputs_embeds=embedded, labels=inputs).loss
+        gradients.append(torch.autograd.grad(loss, [embedded])[0])
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-6)
+    assert all(p.grad is None for p in pair.model.parameters())
+    model_loss, reference_loss = (model(inputs_embeds=embedded, labels=inputs).loss for model in (pair.compiled, pair.reference))
+    model_loss.backward(), reference_loss.backward()
+    expected = dict(pair.reference.named_parameters())
+    for name, p in pair.model.named_parameters():
+        assert (p.grad is None) == (expected[name].grad is None), name
+        if p.grad is not None:
+            torch.testing.assert_close(p.grad, expected[name].grad, rtol=1e-3, atol=1e-5)
 
 
 def test_two_backwards_are_refused():
