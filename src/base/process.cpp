@@ -11,9 +11,9 @@ namespace {
 
 std::atomic<bool> g_ending{false};
 
-// The number of scopes of all threads, and whether a fork is under way.
+// The number of threads that are in a scope, and whether a fork is under way.
 constexpr int kForks = 1 << 30;
-std::atomic<int> g_scopes{0};
+std::atomic<int> g_threads{0};
 thread_local int t_scopes = 0;
 
 bool register_library() {
@@ -34,24 +34,24 @@ void keep_library_loaded() {
 bool process_is_ending() { return g_ending.load(std::memory_order_relaxed); }
 
 NoForkScope::NoForkScope() {
-  int scopes = g_scopes.load();
-  while ((scopes & kForks) || !g_scopes.compare_exchange_weak(scopes, scopes + 1)) {
-    if (scopes & kForks) sched_yield();
-    scopes = g_scopes.load();
+  if (t_scopes++ > 0) return;
+  int threads = g_threads.load();
+  while ((threads & kForks) || !g_threads.compare_exchange_weak(threads, threads + 1)) {
+    if (threads & kForks) sched_yield();
+    threads = g_threads.load();
   }
-  ++t_scopes;
 }
 
 NoForkScope::~NoForkScope() {
-  --t_scopes;
-  --g_scopes;
+  if (--t_scopes == 0) --g_threads;
 }
 
 // A thread in a scope may wait for another that enters one, so the fork does not stop threads from entering while it waits itself.
 void wait_for_no_fork_scopes() {
-  for (int own = t_scopes; !g_scopes.compare_exchange_weak(own, own | kForks); own = t_scopes) sched_yield();
+  const int own = t_scopes > 0 ? 1 : 0;
+  for (int threads = own; !g_threads.compare_exchange_weak(threads, threads | kForks); threads = own) sched_yield();
 }
 
-void end_of_fork() { g_scopes &= ~kForks; }
+void end_of_fork() { g_threads &= ~kForks; }
 
 }  // namespace tenon
