@@ -198,8 +198,8 @@ std::string wanted_form() {
 // Smaller weights (64 KiB of f32) are not packed: the overhead of a library's packed call is larger than the gain. Not measured.
 constexpr int64_t kMinElementsToPack = 1 << 14;
 
-// The fastest form by sizes, type, presence of a bias, and number of threads. Rows are rounded up to a power of two.
-using ChoiceKey = std::tuple<unsigned, int, int, at::ScalarType, bool, int>;
+// The fastest form by class of row numbers, columns, inner size, type, presence of a bias, and number of threads.
+using ChoiceKey = std::tuple<size_t, int, int, at::ScalarType, bool, int>;
 struct FormChoices {
   std::mutex mutex;
   std::map<ChoiceKey, Form> known;
@@ -219,12 +219,13 @@ Form ProductStep::choose(const ProductOperands& p) const {
   std::vector<Form> forms = packed_forms(p.left.scalar_type(), k, /*all=*/false);
   if (forms.empty() || (p.right.numel() < kMinElementsToPack && wanted_form().empty())) return Form::plain;
   if (!wanted_form().empty()) return wanted_form() == "tiles" ? forms.back() : forms.front();
-  ChoiceKey key{std::bit_ceil(static_cast<unsigned>(m)), n, k, p.left.scalar_type(), p.bias.defined(), at::get_num_threads()};
+  ChoiceKey key{class_of(m), n, k, p.left.scalar_type(), p.bias.defined(), at::get_num_threads()};
   FormChoices& all = choices();
   ForkSafeLock lock(all.mutex);
   auto known = all.known.find(key);
   if (known != all.known.end()) return known->second;
-  constexpr int kTrialRuns = 4;  // The fastest of these counts.
+  constexpr int kTrialRuns = 4, kLongTrialRuns = 2;  // The fastest of these counts.
+  constexpr double kLongTrial = 0.02;                // Seconds after which the trial counts as long.
   at::Tensor out = make_output(p);
   struct FormTrial {
     Form form;
@@ -237,8 +238,13 @@ Form ProductStep::choose(const ProductOperands& p) const {
             find_pack(Weight::of(p.right), form, at::IntArrayRef(geometry(p.right)).vec(), [&] { return runtime::pack(p.right, form); }))
       trials.push_back({form, pack});
   if (trials.size() == 1) return Form::plain;  // This weight cannot be packed, but others of the same sizes may be: nothing is stored.
-  for (int round = 0; round < kTrialRuns; ++round)
-    for (FormTrial& c : trials) c.seconds = std::min(c.seconds, seconds_of([&] { run_form(p, c.form, c.pack.get(), out); }));
+  double spent = 0;
+  for (int round = 0; round < (spent < kLongTrial ? kTrialRuns : kLongTrialRuns); ++round)
+    for (FormTrial& c : trials) {
+      double seconds = seconds_of([&] { run_form(p, c.form, c.pack.get(), out); });
+      c.seconds = std::min(c.seconds, seconds);
+      spent += seconds;
+    }
   constexpr double kPlainTimeFactor = 0.96;  // A pack needs additional memory, so it must be at least 4 % faster.
   trials[0].seconds *= kPlainTimeFactor;
   auto best = std::min_element(trials.begin(), trials.end(), [](const auto& a, const auto& b) { return a.seconds < b.seconds; });

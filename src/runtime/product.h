@@ -1,10 +1,11 @@
 // A matrix product of a graph, computed with the form of its weight that was fastest in a short trial. One object serves all sizes of
-// the graph: packs do not depend on the number of rows, and the form is chosen once per power of two of it.
+// the graph: packs do not depend on the number of rows, and the form is chosen once per class of row numbers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/ArrayRef.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -57,18 +58,21 @@ class ProductStep {
  private:
   using Choice = std::atomic<uint8_t>;  // A Form, or kNoChoice.
   static constexpr uint8_t kNoChoice = kForms;
-  static constexpr size_t kChoices = 64;
+  static constexpr size_t kClasses = 10;
 
-  Choice& choice(int64_t rows) const {
-    return choices_[rows > 1 ? static_cast<size_t>(std::bit_width(static_cast<uint64_t>(rows - 1))) : 0];
+  // The class of a number of rows: the logarithm of the next power of two. From 257 rows on there is only one: forms of such products
+  // differ by less than 10 % in time, and a trial would take several times as long as the call.
+  static size_t class_of(int64_t rows) {
+    return rows > 1 ? std::min(static_cast<size_t>(std::bit_width(static_cast<uint64_t>(rows - 1))), kClasses - 1) : 0;
   }
+  Choice& choice(int64_t rows) const { return choices_[class_of(rows)]; }
   std::shared_ptr<const Pack> pack(const ProductOperands& operands, Form form) const;
   Form choose(const ProductOperands& operands) const;
   bool is_used(Form form) const;  // Returns whether runs with some number of rows use the form.
 
   std::string gelu_;
-  mutable std::array<Choice, kChoices> choices_;  // Indexed by the logarithm of std::bit_ceil(rows).
-  mutable std::array<PackUse, kForms> packs_;     // One per form.
+  mutable std::array<Choice, kClasses> choices_;
+  mutable std::array<PackUse, kForms> packs_;  // One per form.
 };
 
 }  // namespace tenon::runtime
