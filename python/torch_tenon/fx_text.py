@@ -20,6 +20,9 @@ CHECKS = {"aten::_assert_scalar", "aten::_assert_tensor_metadata", "aten::sym_co
 HIDDEN_VIEWS = {"aten::_unsafe_view": torch.ops.aten.view.default, "aten::unsafe_split.Tensor": torch.ops.aten.split.Tensor,
                 "aten::unsafe_split_with_sizes": torch.ops.aten.split_with_sizes.default}
 
+# Ops that change a part of their first operand and have a variant that does so in place.
+PARTIAL_WRITES = {"aten::index_copy", "aten::index_put", "aten::index_add", "aten::index_fill.int_Scalar", "aten::scatter.src", "aten::scatter.value", "aten::scatter_add"}
+
 
 class Unsupported(Exception):
     """A part of a graph that the graph language cannot express. The text says which."""
@@ -32,6 +35,14 @@ def is_size(value):
 def depends_on_data(argument):
     value = argument.meta.get("val") if isinstance(argument, torch.fx.Node) else argument
     return isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)) and not value.node.has_hint()
+
+
+def overwrites(node):
+    """Whether the call can write into its first operand: an argument of the graph that holds the result at the end, such as a cache of keys."""
+    if node.target.name() not in PARTIAL_WRITES or node.args[0].op != "placeholder":
+        return False
+    written = [user.args[1] for user in node.args[0].users if user.target is torch.ops.aten.copy_.default and user.args[0] is node.args[0]]
+    return written == [node] and node.meta["val"].stride() == node.args[0].meta["val"].stride()
 
 
 def real(value):
@@ -181,12 +192,16 @@ class GraphText:
         elif node.target.name() in CHECKS:
             if any(depends_on_data(argument) for argument in node.args):
                 raise Unsupported("a check of a number that depends on data")
+        elif overwrites(node):  # Without a copy of the whole operand.
+            name, dot, overload = node.target.name().partition(".")
+            mark = f" writes(0: %{self.values[node.args[0]]} -> %{self.next})"
+            self.values[node] = self.add_op(node.target, node.args, node.kwargs, value, mark, f"{name}_{dot}{overload}")
         else:
             mark = "" if node.target._schema.returns else " ordered"  # A check of values, for example.
             self.values[node] = self.add_op(node.target, node.args, node.kwargs, value, mark)
 
-    def add_op(self, target, args, kwargs, value, mark=""):
-        """Adds the call of an op. `value` is what it returns, as fake tensors; returns the same as numbers of values."""
+    def add_op(self, target, args, kwargs, value, mark="", variant=None):
+        """Adds the call of an op, or of a variant with the same arguments. `value` is what it returns, as fake tensors; returns the same as numbers of values."""
         target = HIDDEN_VIEWS.get(target.name(), target)
         if target is torch.ops.prims.convert_element_type.default:
             target, kwargs, args = torch.ops.aten._to_copy.default, {"dtype": args[1]}, args[:1]
@@ -200,7 +215,7 @@ class GraphText:
         numbers, results = self.define_results(value, schema, arguments)
         if torch.Tag.nondeterministic_seeded in target.tags:
             mark = " ordered"
-        self.nodes.append(f"  {results and results + ' = '}{name}({', '.join(texts)}){mark}")
+        self.nodes.append(f"  {results and results + ' = '}{variant or name}({', '.join(texts)}){mark}")
         return numbers
 
     def define_results(self, value, schema, arguments):

@@ -1,6 +1,7 @@
 """torch.compile(..., backend="tenon"): results, gradients, sizes, mutation, randomness."""
 import copy
 import gc
+import re
 import warnings
 
 import pytest
@@ -96,6 +97,44 @@ def test_arguments_are_changed():
         version = x._version
         compiled(x, torch.randn(3, 4))
         assert x._version > version
+
+
+@pytest.mark.parametrize("write", [
+    lambda cache, at, new: cache.index_copy_(1, at, new),
+    lambda cache, at, new: cache.index_add_(1, at, new, alpha=2),
+    lambda cache, at, new: cache.index_fill_(1, at, 0.5),
+    lambda cache, at, new: cache.__setitem__((slice(None), at), new),
+    lambda cache, at, new: cache.scatter_(1, at.view(1, 2, 1).expand(2, 2, 3), new),
+    lambda cache, at, new: cache.scatter_add_(1, at.view(1, 2, 1).expand(2, 2, 3), new),
+])
+def test_parts_of_arguments_are_overwritten_in_place(write):
+    def attend(cache, at, new):
+        write(cache, at, new)
+        return cache.sum(1) * new.mean(1)
+
+    def look_back(cache, at, new):  # The contents before the write are used after it.
+        before = cache.clone()
+        half = cache[:, :3]
+        old = half * 2
+        write(cache, at, new)
+        return before - cache, old + half
+
+    arguments = torch.randn(2, 5, 3), torch.tensor([4, 1]), torch.randn(2, 2, 3)
+    for function in (attend, look_back):
+        compiled = check(function, *arguments)
+        assert re.search("runs in ATen: 1 x aten::(index|scatter)[a-z_]*_[ .]", torch_tenon.explain(compiled)), torch_tenon.explain(compiled)
+        check(function, arguments[0].mT.contiguous().mT, *arguments[1:])
+
+
+def test_a_write_that_fails_in_eager_fails():
+    def write(cache, at):
+        cache.index_copy_(0, at, torch.ones(1, 3))
+        return cache * 2
+
+    compiled = torch.compile(write, backend="tenon", fullgraph=True)
+    torch.testing.assert_close(compiled(torch.zeros(4, 3), torch.tensor([2])).sum().item(), 6.0)
+    with pytest.raises((IndexError, RuntimeError)):
+        compiled(torch.zeros(4, 3), torch.tensor([4]))
 
 
 def test_results_that_are_views_of_arguments():
