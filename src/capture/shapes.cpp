@@ -4,12 +4,14 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/MemoryFormat.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "bridge/convert.h"
 #include "capture/listener.h"
+#include "capture/storage_values.h"
 
 namespace tenon::capture {
 namespace {
@@ -150,9 +152,10 @@ bool may_convert_strided(const TapeOp& op) {
 
 class MetaRun {
  public:
+  // Runs the Meta kernel of `like` with the first arguments of the op.
   std::optional<Geometries> run(const TapeOp& op, const c10::OperatorHandle& like) {
     if (!like.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) return std::nullopt;
-    for (size_t i = 0; i < op.args.size(); ++i) push(op, i);
+    for (size_t i = 0; i < like.schema().arguments().size(); ++i) push(op, i);
     try {
       c10::impl::ExcludeDispatchKeyGuard below(keys_above_backends());
       like.callBoxed(&stack_);
@@ -213,12 +216,48 @@ class MetaRun {
   std::unordered_map<int32_t, c10::Storage> storages_;
 };
 
+bool expands_to(const DimList& sizes, const DimList& wanted) {
+  if (sizes.size() > wanted.size()) return false;
+  size_t first = wanted.size() - sizes.size();
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (sizes[d] != 1 && sizes[d] != wanted[first + d]) return false;
+  return true;
+}
+
+// Ops with an operand that must expand to the result, which their Meta kernels do not check.
+constexpr std::pair<std::string_view, size_t> kExpandedOperands[] = {
+    {"aten::addmm", 0},
+    {"aten::addr", 0},
+    {"aten::masked_fill_.Scalar", 1},
+    {"aten::masked_fill_.Tensor", 1},
+    {"aten::floor_divide_.Tensor", 1},
+};
+
+// Returns whether the op's kernel accepts the sizes of the operands, if the Meta kernel does.
+bool kernel_accepts(const TapeOp& op, const std::string& name, const Geometries& results) {
+  auto is_any = [&](std::initializer_list<std::string_view> ops) { return std::find(ops.begin(), ops.end(), name) != ops.end(); };
+  for (const auto& [checked, argument] : kExpandedOperands) {
+    const auto* ref = std::get_if<TensorRef>(&op.args[argument]);
+    if (name == checked && ref) return expands_to(ref->geometry.sizes, results[0].sizes);
+  }
+  if (is_any({"aten::index_put", "aten::index_put_", "aten::_index_put_impl_"})) {
+    const auto* values = std::get_if<TensorRef>(&op.args[2]);
+    if (!values || numel(values->geometry) == 1) return true;
+    auto selected = MetaRun().run(op, bridge::find_op("aten::index.Tensor"));
+    return selected && expands_to(values->geometry.sizes, (*selected)[0].sizes);
+  }
+  if (is_any({"aten::put", "aten::put_"})) return numel(operand(op, 1)) == numel(operand(op, 2));
+  if (name.rfind("aten::norm.", 0) == 0) return numel(operand(op, 0)) > 0;  // Norms of no element exist for some orders only.
+  return true;
+}
+
 std::optional<Geometries> infer(const TapeOp& op) {
   std::string name = op_name(op.op);
   if (Rule rule = own_rule(name)) return rule(op);
   if (may_convert_strided(op)) return std::nullopt;
   const char* other = meta_substitute(name);
-  return MetaRun().run(op, other ? bridge::find_op(other) : op.op);
+  auto results = MetaRun().run(op, other ? bridge::find_op(other) : op.op);
+  return results && kernel_accepts(op, name, *results) ? results : std::nullopt;
 }
 
 // Returns whether the rule gives the geometry that the recorded run had.

@@ -111,6 +111,7 @@ class ExpressionParser {
     if (c == '$') {
       ++at_;
       Expression argument{Expression::Kind::argument, static_cast<int>(digits()), 0, "", {}};
+      argument.rounds = accept("~");
       if (accept("@")) argument.dim = dim();
       if (accept("[")) argument = indexed(argument.argument);
       if (accept("??")) argument.operands.push_back(primary());

@@ -36,6 +36,7 @@ struct Expression {
   std::optional<DimRef> dim = {};
   // Argument whose value is allowed as an index out of range.
   int exempt = -1;
+  bool rounds = false;  // An argument of another type is rounded to the type of the result first.
 };
 
 // Returns the default of an argument that may be None, or null.

@@ -127,11 +127,8 @@ std::optional<c10::IValue> Sampler::positional_argument(const std::string& name)
     return indices(sizes, sizes_[static_cast<size_t>(along_)]);
   }
   bool is_range = op == "aten::arange";
-  bool is_line = op == "aten::linspace";
-  if ((is_range || is_line || op == "aten::eye") && name == "dtype") return static_cast<int64_t>(dtype_);
+  if ((is_range || op == "aten::eye") && name == "dtype") return static_cast<int64_t>(dtype_);
   if (is_range && name == "end") return c10::Scalar(10 + below(40));
-  if (is_line && name == "end") return number();
-  if (name == "steps") return 2 + below(40);
   if (name == "start" || name == "step") return c10::Scalar(1 + below(5));
   if (name == "n" || name == "m") return 1 + below(9);
   if (name == "diagonal") return below(7) - 3;
