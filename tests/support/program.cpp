@@ -96,7 +96,7 @@ std::string compare(const Side::Outcome& e, const Side::Outcome& g) {
 std::string unexpected_aten_op(const Explanation& why) {
   static const std::regex calls(
       "aten::("
-      "mm|addmm|bmm|baddbmm|mv|mkldnn_rnn_layer(_backward)?|convolution(_backward)?|_scaled_dot_product.*"
+      "mm|addmm|bmm|baddbmm|mv|mkldnn_rnn_layer(_backward)?|convolution(_backward)?|_scaled_dot_product.*|linspace"
       "|cat|sort|topk|.*scatter.*|index_(add|copy|put)_?|_index_put_impl_|pixel_unshuffle"
       "|embedding_dense_backward|.*_pool2d(_with_indices)?_backward|reflection_pad2d_backward|upsample_bilinear2d_backward"
       "|bernoulli.*|multinomial|normal.*|rand.*|uniform_|rrelu_with_noise|empty.*|new_empty"
