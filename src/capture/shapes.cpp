@@ -1,5 +1,6 @@
 #include "capture/shapes.h"
 
+#include <ATen/ExpandUtils.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/MemoryFormat.h>
@@ -216,14 +217,6 @@ class MetaRun {
   std::unordered_map<int32_t, c10::Storage> storages_;
 };
 
-bool expands_to(const DimList& sizes, const DimList& wanted) {
-  if (sizes.size() > wanted.size()) return false;
-  size_t first = wanted.size() - sizes.size();
-  for (size_t d = 0; d < sizes.size(); ++d)
-    if (sizes[d] != 1 && sizes[d] != wanted[first + d]) return false;
-  return true;
-}
-
 // Ops with an operand that must expand to the result, which their Meta kernels do not check.
 constexpr std::pair<std::string_view, size_t> kExpandedOperands[] = {
     {"aten::addmm", 0},
@@ -237,14 +230,15 @@ constexpr std::pair<std::string_view, size_t> kExpandedOperands[] = {
 bool kernel_accepts(const TapeOp& op, const std::string& name, const Geometries& results) {
   auto is_any = [&](std::initializer_list<std::string_view> ops) { return std::find(ops.begin(), ops.end(), name) != ops.end(); };
   for (const auto& [checked, argument] : kExpandedOperands) {
+    if (name != checked) continue;
     const auto* ref = std::get_if<TensorRef>(&op.args[argument]);
-    if (name == checked && ref) return expands_to(ref->geometry.sizes, results[0].sizes);
+    return !ref || at::is_expandable_to(ref->geometry.sizes, results[0].sizes);
   }
   if (is_any({"aten::index_put", "aten::index_put_", "aten::_index_put_impl_"})) {
     const auto* values = std::get_if<TensorRef>(&op.args[2]);
     if (!values || numel(values->geometry) == 1) return true;
     auto selected = MetaRun().run(op, bridge::find_op("aten::index.Tensor"));
-    return selected && expands_to(values->geometry.sizes, (*selected)[0].sizes);
+    return selected && at::is_expandable_to(values->geometry.sizes, (*selected)[0].sizes);
   }
   if (is_any({"aten::put", "aten::put_"})) return numel(operand(op, 1)) == numel(operand(op, 2));
   if (name.rfind("aten::norm.", 0) == 0) return numel(operand(op, 0)) > 0;  // Norms of no element exist for some orders only.

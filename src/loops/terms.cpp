@@ -43,8 +43,6 @@ void Terms::add_node(const ir::Node& node, const ops::OpEntry& entry) {
     if (reduced.empty() || reduced[d]) count_ *= sizes[d];
   std::vector<ValueId> results = ops::results_of(node);
   DType made = entry.typing == ops::Typing::operands ? DType::boolean : type_;
-  ValueId first = *std::find_if(results.begin(), results.end(), [](ValueId id) { return id != ir::kNoValue; });
-  result_type_ = made == type_ ? graph_.values[first].type.dtype : type_;
   for (size_t r = 0; r < results.size(); ++r) {
     if (results[r] == ir::kNoValue) continue;
     DType dtype = graph_.values[results[r]].type.dtype;
@@ -120,9 +118,9 @@ TermId Terms::element(ValueId id, DType type) {
   DType dtype = graph_.values[id].type.dtype;
   if (!known_.count({id, dtype, segment_})) {
     if (auto node = segment_nodes_.find(id); node != segment_nodes_.end()) {
-      auto outer = std::tuple{node_, type_, rounds_to_, result_type_, count_};
+      auto outer = std::tuple{node_, type_, rounds_to_, count_};
       add_node(graph_.nodes[node->second], *std::get<const ops::OpEntry*>(lowerings_[node->second]));
-      std::tie(node_, type_, rounds_to_, result_type_, count_) = outer;
+      std::tie(node_, type_, rounds_to_, count_) = outer;
     } else {
       AddressingMode addressing;
       std::vector<TermId> mask;
@@ -229,7 +227,7 @@ TermId Terms::value(const ops::Expression& e) {
   if (e.kind == Kind::indexed) return indexed(e);
   if (e.kind == Kind::position) return cast(integral(e), DType::i64, type_);
   if (e.kind == Kind::argument) {
-    DType rounded = e.rounds && ir::is_floating(result_type_) && is_of_another_type(e.argument) ? result_type_ : rounds_to_;
+    DType rounded = e.rounds ? rounding_of(e.argument) : rounds_to_;
     return cast(cast(argument(e.argument, type_), type_, rounded), rounded, type_);
   }
   if (e.kind == Kind::constant) return constant(e.constant, type_);
@@ -251,10 +249,12 @@ TermId Terms::value(const ops::Expression& e) {
   return compute(op, type_, std::move(operands));
 }
 
-// Returns whether an argument is a number or a tensor of another type than the result's.
-bool Terms::is_of_another_type(int index) const {
+// Returns the type to which an argument is rounded if its entry says so: that of the result, unless it is a tensor of this type.
+DType Terms::rounding_of(int index) const {
+  DType result = ops::result_type(graph_, *node_);
   const auto* id = std::get_if<ValueId>(&node_->args[index]);
-  return !id || graph_.values[*id].type.dtype != result_type_;
+  bool is_of_type = id && graph_.values[*id].type.dtype == result;
+  return ir::is_floating(result) && !is_of_type ? result : rounds_to_;
 }
 
 TermId Terms::multiply_add(const ops::Expression& e) {

@@ -112,7 +112,7 @@ class Terms {
   bool reads_position(const ops::Expression& e) const;
   TermId integral(const ops::Expression& e);
   TermId multiply_add(const ops::Expression& e);
-  bool is_of_another_type(int index) const;
+  ir::DType rounding_of(int index) const;
   TermId condition(const ops::Expression& e);
   bool is_absent(const ops::Expression& e) const;
   bool is_one(const ops::Expression& e) const;
@@ -134,7 +134,6 @@ class Terms {
   const ir::Node* node_ = nullptr;
   ir::DType type_ = ir::DType::f32;
   ir::DType rounds_to_ = ir::DType::f32;  // Type to which operands are rounded first.
-  ir::DType result_type_ = ir::DType::f32;
   ir::Size count_ = 1;
   int32_t segment_ = kNoSegment;
 };

@@ -212,13 +212,14 @@ std::vector<bool> reduced_dims(const ir::Graph& graph, const ir::Node& node, con
   return out;
 }
 
+DType result_type(const ir::Graph& graph, const ir::Node& node) {
+  std::vector<ValueId> results = results_of(node);
+  return graph.values[*std::find_if(results.begin(), results.end(), [](ValueId id) { return id != ir::kNoValue; })].type.dtype;
+}
+
 DType compute_type(const ir::Graph& graph, const ir::Node& node, const OpEntry& entry) {
   if (entry.typing == Typing::logic) return DType::boolean;
-  if (entry.typing == Typing::value) {
-    std::vector<ValueId> results = results_of(node);
-    return register_type(
-        graph.values[*std::find_if(results.begin(), results.end(), [](ValueId id) { return id != ir::kNoValue; })].type.dtype);
-  }
+  if (entry.typing == Typing::value) return register_type(result_type(graph, node));
   return register_type(operand_type(graph, node, entry));
 }
 

@@ -12,6 +12,7 @@ namespace tenon::ops {
 // Returns the op-table entry of a node that can become part of a kernel, or null.
 const OpEntry* lowerable(const ir::Graph& graph, const ir::Node& node);
 
+ir::DType result_type(const ir::Graph& graph, const ir::Node& node);  // Of the first result that is used.
 // Returns the type in which an entry computes this node; bf16 and f16 are computed in f32.
 ir::DType compute_type(const ir::Graph& graph, const ir::Node& node, const OpEntry& entry);
 ir::DType register_type(ir::DType dtype);
