@@ -1,16 +1,23 @@
 """The backend of torch.compile: compiles the graphs that AOTAutograd makes of a program."""
+import functools
 import logging
 import re
 import sys
 import types
 import warnings
 import weakref
+from unittest import mock
 
 import torch
 from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
+from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler
+from torch._inductor import codecache
+from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
+from torch._inductor.output_code import OutputCode
 
-from . import _C
+from . import _C, fx_text
 from .fx_text import GraphText, Unsupported
 
 log = logging.getLogger("torch_tenon")
@@ -40,10 +47,29 @@ def backend(gm, example_inputs, *, mode=None, options=None):
     owner = callable_being_compiled()
 
     def compiler(kind):
-        return lambda graph, inputs: CompiledGraph(graph, kind, settings, owner).boxed()
+        return SerializableAOTDispatchCompiler(CompiledGraph, functools.partial(CompiledGraph, kind, settings, owner))
 
-    return aot_autograd(fw_compiler=compiler("forward"), bw_compiler=compiler("backward"), inference_compiler=compiler("inference"),
-                        partition_fn=min_cut_rematerialization_partition, keep_inference_input_mutations=True)(gm, example_inputs)
+    # AOTAutograd's cache saves a forward and its backward together, so it asks for both at once. The kernels of a backward are made when it is called.
+    # Registering the parts of Inductor that generate code would take longer than all else that the cache does.
+    with (torch._functorch.config.patch(bundled_autograd_cache=True, force_non_lazy_backward_lowering=True),
+          torch._inductor.config.patch(post_grad_custom_post_pass=CacheKey(settings)),
+          mock.patch.object(codecache, "init_backend_registration", lambda: None)):
+        return aot_autograd(fw_compiler=compiler("forward"), bw_compiler=compiler("backward"), inference_compiler=compiler("inference"),
+                            partition_fn=min_cut_rematerialization_partition, keep_inference_input_mutations=True)(gm, example_inputs)
+
+
+class CacheKey(CustomGraphPass):
+    """Our part of the key in AOTAutograd's cache. Inductor's settings are part of it, and a pass is the setting that may hold anything."""
+
+    def __init__(self, settings):
+        self.settings = settings
+
+    def __call__(self, graph):
+        raise AssertionError("Inductor does not compile here")
+
+    def uuid(self):
+        files = (__file__, fx_text.__file__, _C.__file__)  # The cache holds text that they wrote and read.
+        return (get_hash_for_files(files), *sorted(self.settings.items()))
 
 
 def callable_being_compiled():
@@ -57,10 +83,14 @@ def callable_being_compiled():
     return weakref.WeakMethod(called) if isinstance(called, types.MethodType) else weakref.ref(called)
 
 
+def metadata_of_forward():
+    context = torch._guards.TracingContext.try_get()
+    return context.fw_metadata if context else None
+
+
 def weights_of(module, kind):
     """The positions of arguments that are parameters or buffers, in training those that are not trained. They are packed."""
-    context = torch._guards.TracingContext.try_get()
-    metadata = context.fw_metadata if context else None
+    metadata = metadata_of_forward()
     if not metadata:
         return []
     kept = {i for i in metadata.static_input_indices if kind == "inference" or not metadata.input_info[i].requires_grad}
@@ -74,60 +104,97 @@ def number_of_input(name):
     return int(match[1]) - 1 if match and match[1] else int(match[2]) if match else -1 << 30
 
 
-class CompiledGraph:
-    """One graph, compiled for all sizes if its sizes are sums and products of symbols, and otherwise for each combination of sizes."""
+class CompiledGraph(OutputCode):
+    """One graph, compiled for all sizes if its sizes are sums and products of symbols, and otherwise for each combination of sizes.
+
+    AOTAutograd calls it with a list of arguments, and keeps a graph for all sizes in its cache: the text, which is compiled again."""
 
     all = weakref.WeakValueDictionary()  # Of this process in the order of compiling, for explain.
     made = 0  # Number of graphs that were made in this process.
+    graph = source = None
+    why_aten = None  # The reason why the graph runs in ATen.
+    is_over_limit = False  # The user was told that there are more sizes than are kept.
 
-    def __init__(self, module, kind, settings, owner=None):
+    def __init__(self, kind, settings, owner, module, inputs=None):
         self.module, self.kind, self.settings, self.owner = module, kind, settings, owner
-        self.why_aten = None  # The reason why the graph runs in ATen.
         self.by_sizes = {}    # Graphs for one combination of sizes each, the one used last at the end.
-        self.graph = None
-        self.is_over_limit = False  # The user was told that there are more sizes than are kept.
-        self.compile_id = str(torch._guards.CompileContext.current_compile_id())
         self.weights = weights_of(module, kind)
+        metadata = metadata_of_forward()
+        self.has_tokens = bool(metadata and metadata.tokens)
+        if kind == "backward" and metadata and metadata.bw_donated_idxs:
+            metadata.bw_donated_idxs.clear()  # No saved tensor is written into. If one could be, backward(retain_graph=True) would be an error.
         placeholders = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
         self.sizes = [(i, value.node.expr) for i, value in enumerate(placeholders) if isinstance(value, torch.SymInt)]
+        self.register()
         try:
             try:
-                self.graph = self.build(None)
+                self.source = self.source_at(None)
+                if kind != "backward":  # AOTAutograd asks for the backward with the forward; many programs never call it.
+                    self.graph = self.build(self.source)
             except Unsupported as error:
                 if not self.sizes:
                     raise
                 log.info("a graph is compiled for each of its sizes, because of %s", error)
         except Exception as error:  # Nothing that goes wrong here may end the user's program: ATen can run the graph.
             self.run_in_aten(error)
+
+    def register(self):
+        self._boxed_call = True  # Of the object, because torch._dynamo.disable copies only its own attributes.
+        self.compile_id = str(torch._guards.CompileContext.current_compile_id())
         CompiledGraph.made += 1
         CompiledGraph.all[CompiledGraph.made] = self
 
     def run_in_aten(self, error):
+        self.source = None
         self.why_aten = str(error).split("\n")[0]
         log.warning("a %s graph of %d ops runs in ATen: %s", self.kind, len(self.module.graph.nodes), self.why_aten)
         warnings.warn(f"tenon: a {self.kind} graph runs in ATen because it has {self.why_aten}", stacklevel=2)
 
-    def build(self, fixed):
+    def source_at(self, fixed):
+        """The graph as text and what goes with it, for all sizes or for given ones."""
         text = GraphText(self.module, self.weights, fixed)
-        settings = {name: str(value) for name, value in self.settings.items() if name != "freezing"} | {"name": f"{self.kind}_{self.compile_id.replace('/', '_')}"}
         arguments = [-1 if a == "tensor" else -2 if a is None else a for a in text.arguments]
         results = [r if isinstance(r, int) else -1 for r in text.results]
-        sizes = {i: r for i, r in enumerate(text.results) if r is not None and not isinstance(r, int)}
-        self.result_sizes = sizes
-        return _C.Graph(text.text, settings, self.settings["freezing"], arguments, text.constants, results)
+        self.result_sizes = {i: r for i, r in enumerate(text.results) if r is not None and not isinstance(r, int)}
+        return text.text, arguments, text.constants, results
 
-    def boxed(self):
-        """The function that AOTAutograd calls with a list of arguments."""
-        direct = self.graph.run if self.graph and not self.result_sizes else None
+    def build(self, source):
+        settings = {name: str(value) for name, value in self.settings.items() if name != "freezing"} | {"name": f"{self.kind}_{self.compile_id.replace('/', '_')}"}
+        text, *arguments = source
+        graph = _C.Graph(text, settings, self.settings["freezing"], *arguments)
+        if source is self.source and not self.result_sizes:
+            self.run = graph.run
+        return graph
 
-        def call(args):
-            return direct(args) if direct else self.run(args)
+    def __call__(self, args):
+        return self.run(args)
 
-        call._boxed_call = True
-        return call
+    def prepare_for_serialization(self):
+        if self.source is None:
+            raise BypassAOTAutogradCache("tenon compiles the graph for each of its sizes, or runs it in ATen")
+        if self.has_tokens:
+            raise BypassAOTAutogradCache("the order of ops with effects is passed as arguments, which graphs from the cache do not get")
+
+    def __getstate__(self):
+        return {name: getattr(self, name) for name in ("kind", "settings", "source", "sizes", "result_sizes", "has_tokens")}
+
+    def post_compile(self, example_inputs, constants, graph_kwargs):
+        """Makes the kernels of a graph from the cache."""
+        if self.graph is None:
+            self.owner = callable_being_compiled()
+            self.register()
+            self.graph = self.build(self.source)
+
+    def set_triton_bundle(self, triton_bundle):
+        pass
 
     def run(self, args):
         values = {symbol: args[i] for i, symbol in self.sizes}
+        if self.source and self.graph is None:
+            try:
+                self.graph = self.build(self.source)
+            except Exception as error:
+                self.run_in_aten(error)
         graph = self.graph
         if graph is None:
             graph = self.graph_at(values)
@@ -144,7 +211,7 @@ class CompiledGraph:
         graph = self.by_sizes.pop(key, None)
         if graph is None and not self.why_aten:
             try:
-                graph = self.build(values)
+                graph = self.build(self.source_at(values))
             except Exception as error:
                 self.run_in_aten(error)
             if len(self.by_sizes) == MAX_SIZES:

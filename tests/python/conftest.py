@@ -5,12 +5,16 @@ Tests marked `long` run only with TENON_PYTHON_ALL=1.
 import os
 import pathlib
 import sys
+import tempfile
 
 import pytest
 import torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, os.environ.get("TENON_PYTHON_PATH", str(ROOT / "build/dev/python")))
+
+CACHE = tempfile.TemporaryDirectory()
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = CACHE.name  # Graphs of an earlier run of the tests must not serve this one.
 
 
 def pytest_configure(config):
