@@ -130,7 +130,7 @@ class CompiledGraph(OutputCode):
             try:
                 self.source = self.source_at(None)
                 if kind != "backward":  # AOTAutograd asks for the backward with the forward; many programs never call it.
-                    self.graph = self.build(self.source)
+                    self.build_for_all_sizes()
             except Unsupported as error:
                 if not self.sizes:
                     raise
@@ -161,10 +161,12 @@ class CompiledGraph(OutputCode):
     def build(self, source):
         settings = {name: str(value) for name, value in self.settings.items() if name != "freezing"} | {"name": f"{self.kind}_{self.compile_id.replace('/', '_')}"}
         text, *arguments = source
-        graph = _C.Graph(text, settings, self.settings["freezing"], *arguments)
-        if source is self.source and not self.result_sizes:
-            self.run = graph.run
-        return graph
+        return _C.Graph(text, settings, self.settings["freezing"], *arguments)
+
+    def build_for_all_sizes(self):
+        self.graph = self.build(self.source)
+        if not self.result_sizes:
+            self.run = self.graph.run
 
     def __call__(self, args):
         return self.run(args)
@@ -183,7 +185,7 @@ class CompiledGraph(OutputCode):
         if self.graph is None:
             self.owner = callable_being_compiled()
             self.register()
-            self.graph = self.build(self.source)
+            self.build_for_all_sizes()
 
     def set_triton_bundle(self, triton_bundle):
         pass
@@ -192,7 +194,7 @@ class CompiledGraph(OutputCode):
         values = {symbol: args[i] for i, symbol in self.sizes}
         if self.source and self.graph is None:
             try:
-                self.graph = self.build(self.source)
+                self.build_for_all_sizes()
             except Exception as error:
                 self.run_in_aten(error)
         graph = self.graph
