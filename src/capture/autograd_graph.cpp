@@ -9,7 +9,6 @@
 #include <cstring>
 #include <string_view>
 #include <typeinfo>
-#include <unordered_map>
 
 #include "base/per_thread.h"
 #include "base/pointer_map.h"
@@ -23,8 +22,8 @@ using torch::autograd::Node;
 
 enum class NodeKind : uint8_t { foreign, plain, leaf, slices };
 
-// Identifies a node's type by the address of its virtual table.
-uint64_t type_of(const Node& node) { return *reinterpret_cast<const uint64_t*>(&node); }
+// Identifies a node's type: the address of its virtual table.
+const void* type_of(const Node& node) { return *reinterpret_cast<const void* const*>(&node); }
 
 NodeKind look_up(const Node& node) {
   std::string_view name = typeid(node).name();
@@ -36,11 +35,16 @@ NodeKind look_up(const Node& node) {
   return NodeKind::foreign;
 }
 
-NodeKind kind_of(const Node& node) {
-  auto& known = per_thread<std::unordered_map<uint64_t, NodeKind>>();
-  auto [it, fresh] = known.try_emplace(type_of(node), NodeKind::foreign);
-  if (fresh) it->second = look_up(node);
-  return it->second;
+// Kinds by type.
+using KnownKinds = PointerMap;
+
+NodeKind kind_of(const Node& node, KnownKinds& known) {
+  int32_t kind = known.find(type_of(node));
+  if (kind < 0) {
+    kind = static_cast<int32_t>(look_up(node));
+    known.insert(type_of(node), kind);
+  }
+  return static_cast<NodeKind>(kind);
 }
 
 bool has_hooks(Node& node) {
@@ -121,9 +125,11 @@ class SavedState {
 // Visits all nodes and writes their types and edges to the signature. Returns false if there is user code, or a node that is older
 // than `oldest` or that another thread created.
 template <class Visit>
-bool traverse(const edge_list& roots, uint64_t oldest, BackwardGraph& graph, std::vector<Node*>& nodes, Visit&& visit) {
-  nodes.clear();
+bool traverse(const edge_list& roots, uint64_t oldest, BackwardGraph& graph, GraphNodes& found, Visit&& visit) {
+  std::vector<Node*>& nodes = found.all;
+  nodes.clear(), found.leaves.clear();
   PointerMap indices;
+  auto& kinds = per_thread<KnownKinds>();
   auto follow = [&](const torch::autograd::Edge& edge) {
     if (!edge.function) return graph.signature.push_back(UINT64_MAX);
     Node* node = edge.function.get();
@@ -139,22 +145,23 @@ bool traverse(const edge_list& roots, uint64_t oldest, BackwardGraph& graph, std
   uint64_t thread = at::RecordFunction::currentThreadId();
   for (size_t i = 0; i < nodes.size(); ++i) {
     Node& node = *nodes[i];
-    NodeKind kind = kind_of(node);
+    NodeKind kind = kind_of(node, kinds);
     if (kind == NodeKind::foreign || has_hooks(node)) return false;
-    graph.signature.push_back(type_of(node));
+    graph.signature.push_back(reinterpret_cast<uintptr_t>(type_of(node)));
     if (kind == NodeKind::leaf) {
       const at::Tensor& leaf = static_cast<torch::autograd::AccumulateGrad&>(node).variable;
       if (leaf.grad_fn()) return false;                 // The backward reports the error.
       graph.signature.push_back(leaf.requires_grad());  // A leaf that was frozen meanwhile gets no gradient.
       graph.leaves.push_back(leaf);
+      found.leaves.push_back(&node);
       continue;
     }
     if (node.sequence_nr() < oldest || node.thread_id() != thread) return false;
     visit(node);
     if (kind == NodeKind::slices) {
       const auto& inner = static_cast<torch::autograd::CopySlices&>(node).fn;
-      if (!inner || kind_of(*inner) != NodeKind::plain || has_hooks(*inner)) return false;
-      graph.signature.push_back(type_of(*inner));
+      if (!inner || kind_of(*inner, kinds) != NodeKind::plain || has_hooks(*inner)) return false;
+      graph.signature.push_back(reinterpret_cast<uintptr_t>(type_of(*inner)));
     }
     for (const auto& edge : node.next_edges()) follow(edge);
   }
@@ -163,22 +170,23 @@ bool traverse(const edge_list& roots, uint64_t oldest, BackwardGraph& graph, std
 
 }  // namespace
 
-std::optional<BackwardGraph> read_graph(const edge_list& roots, uint64_t oldest, uint64_t first_node, std::vector<Node*>& nodes) {
+std::optional<BackwardGraph> read_graph(const edge_list& roots, uint64_t oldest, uint64_t first_node, GraphNodes& nodes) {
   BackwardGraph graph;
   auto visit = [&](const Node& node) { graph.signature.push_back(node.sequence_nr() - first_node); };
   return traverse(roots, oldest, graph, nodes, visit) ? std::optional(std::move(graph)) : std::nullopt;
 }
 
-std::optional<BackwardGraph> read_graph_with_state(const edge_list& roots, std::vector<Node*>& nodes) {
+std::optional<BackwardGraph> read_graph_with_state(const edge_list& roots, GraphNodes& nodes) {
   BackwardGraph graph;
   std::vector<uint64_t> ages;
   if (!traverse(roots, /*oldest=*/0, graph, nodes, [&](const Node& node) { ages.push_back(node.sequence_nr()); })) return std::nullopt;
   // The engine runs younger nodes first. Nodes that belong to other graphs do not matter.
   std::sort(ages.begin(), ages.end());
   SavedState state;
+  auto& kinds = per_thread<KnownKinds>();
   try {
-    for (Node* node : nodes) {
-      if (kind_of(*node) == NodeKind::leaf) {
+    for (Node* node : nodes.all) {
+      if (kind_of(*node, kinds) == NodeKind::leaf) {
         if (!SavedState::add_leaf(static_cast<torch::autograd::AccumulateGrad&>(*node), graph.signature)) return std::nullopt;
         continue;
       }
@@ -201,9 +209,9 @@ struct NodeLock : Node {
 
 }  // namespace
 
-bool lock_leaves(const std::vector<Node*>& nodes, std::vector<std::unique_lock<std::mutex>>& locks) {
+bool lock_all(const std::vector<Node*>& nodes, std::vector<std::unique_lock<std::mutex>>& locks) {
+  locks.reserve(nodes.size());
   for (Node* node : nodes) {
-    if (kind_of(*node) != NodeKind::leaf) continue;
     locks.emplace_back(NodeLock::of(*node), std::try_to_lock);
     if (locks.back()) continue;
     locks.clear();

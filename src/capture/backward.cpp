@@ -35,20 +35,20 @@ class EngineCall : public BackwardCall {
     return read_graph(roots_, std::max(first_node, t_first_intact_node), first_node, nodes_);
   }
   std::optional<BackwardGraph> graph_with_state() const override { return read_graph_with_state(roots_, nodes_); }
-  bool lock_leaves(std::vector<std::unique_lock<std::mutex>>& locks) const override { return capture::lock_leaves(nodes_, locks); }
+  bool lock_leaves(std::vector<std::unique_lock<std::mutex>>& locks) const override { return lock_all(nodes_.leaves, locks); }
   const std::vector<at::Tensor>& gradients() const override { return gradients_; }
   bool keeps_graph() const override { return keep_graph_; }
 
   void release() const override {
     if (keep_graph_) return;
-    for (Node* node : nodes_) node->release_variables();
+    for (Node* node : nodes_.all) node->release_variables();
   }
 
  private:
   const edge_list& roots_;
   const variable_list& gradients_;
   bool keep_graph_;
-  mutable std::vector<Node*> nodes_;  // The nodes in the order of the signature.
+  mutable GraphNodes nodes_;
 };
 
 // The autograd nodes of a call that has returned.

@@ -68,6 +68,17 @@ bool Replayer::start_deriving(const c10::OperatorHandle& op, const Stack& stack)
   return true;
 }
 
+namespace {
+
+std::optional<std::vector<Geometry>> result_geometries(const TapeOp& op) {
+  std::vector<Geometry> out;
+  for (const TapeResult& result : op.results)
+    for (const TensorRef& ref : result.items) out.push_back(ref.geometry);
+  return out;
+}
+
+}  // namespace
+
 const TapeOp* Replayer::derive(const TapeOp& base, const Stack& stack) {
   TapeOp op = base;
   Tape& tape = derived_->tape;
@@ -100,10 +111,16 @@ const TapeOp* Replayer::derive(const TapeOp& base, const Stack& stack) {
     }
   }
   if (!fits) return nullptr;
-  auto inferred = op.immediate ? std::nullopt : infer_results(op, base);
-  if (inferred && !set_result_geometries(op, *inferred)) return nullptr;
-  has_rule_.push_back(inferred.has_value());
+  bool has_rule = !op.immediate && has_shape_rule(base);
+  if (has_rule) {
+    const TapeOp* equal = equal_ops_.find(tape.ops, op);
+    auto inferred = equal ? result_geometries(*equal) : infer_results(op);
+    if (inferred && !set_result_geometries(op, *inferred)) return nullptr;
+    has_rule = inferred.has_value();
+  }
+  has_rule_.push_back(has_rule);
   tape.ops.push_back(std::move(op));
+  if (has_rule) equal_ops_.add(tape.ops, tape.ops.size() - 1);
   return &tape.ops.back();
 }
 

@@ -14,6 +14,7 @@
 
 #include "capture/address_space.h"
 #include "capture/call_memory.h"
+#include "capture/equal_ops.h"
 #include "capture/op_matcher.h"
 #include "capture/op_range.h"
 #include "capture/pending.h"
@@ -162,6 +163,7 @@ class Replayer : public Listener, public PendingReplay {
   std::shared_ptr<Stream> derived_;
   bool derivable_ = true;       // The results of the ops that ran differ from the known stream's only in sizes.
   std::vector<char> has_rule_;  // One flag per op of derived_: its results were inferred.
+  EqualOps equal_ops_;          // The ops of derived_ with a shape rule.
 
   // State of `recording`.
   std::unique_ptr<Recorder> recorder_;

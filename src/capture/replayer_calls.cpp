@@ -125,6 +125,7 @@ bool Replayer::on_backward(const BackwardCall& call) {
 // Gives the leaves the gradients that the deferred ops of a backward compute.
 void Replayer::set_gradients(const Backward& backward, const BackwardGraph& graph) {
   std::vector<int64_t> versions;  // Gradients that are views of one tensor share a counter.
+  versions.reserve(graph.leaves.size());
   for (const at::Tensor& leaf : graph.leaves) versions.push_back(leaf.grad().defined() ? leaf.grad()._version() : 0);
   for (size_t i = 0; i < graph.leaves.size(); ++i) {
     const Backward::Leaf& leaf = backward.leaves[i];

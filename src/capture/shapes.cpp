@@ -3,7 +3,6 @@
 #include <ATen/ExpandUtils.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <c10/core/MemoryFormat.h>
 
 #include <algorithm>
 #include <string>
@@ -12,120 +11,11 @@
 
 #include "bridge/convert.h"
 #include "capture/listener.h"
+#include "capture/own_shapes.h"
 #include "capture/storage_values.h"
 
 namespace tenon::capture {
 namespace {
-
-using Geometries = std::vector<Geometry>;
-using MaybeGeometries = std::optional<Geometries>;
-
-Geometry contiguous(at::ScalarType dtype, DimList sizes) {
-  Geometry g;
-  g.dtype = dtype;
-  g.strides.resize(sizes.size());
-  int64_t stride = 1;
-  for (size_t i = sizes.size(); i-- > 0;) {
-    g.strides[i] = stride;
-    stride *= std::max<int64_t>(sizes[i], 1);
-  }
-  g.sizes = std::move(sizes);
-  return g;
-}
-
-const Geometry& operand(const TapeOp& op, size_t i) { return std::get<TensorRef>(op.args[i]).geometry; }
-
-MaybeGeometries embedding(const TapeOp& op) {
-  DimList sizes = operand(op, 1).sizes;
-  sizes.push_back(operand(op, 0).sizes[1]);
-  return Geometries{contiguous(operand(op, 0).dtype, std::move(sizes))};
-}
-
-MaybeGeometries index_select(const TapeOp& op) {
-  DimList sizes = operand(op, 0).sizes;
-  int64_t dim = std::get<c10::IValue>(op.args[1]).toInt();
-  if (sizes.empty()) return Geometries{contiguous(operand(op, 0).dtype, sizes)};
-  if (dim < 0) dim += static_cast<int64_t>(sizes.size());
-  sizes[dim] = operand(op, 2).sizes.empty() ? 1 : operand(op, 2).sizes[0];
-  return Geometries{contiguous(operand(op, 0).dtype, std::move(sizes))};
-}
-
-// The mean and the reciprocal standard deviation have one element per normalized row.
-MaybeGeometries layer_norm(const TapeOp& op) {
-  const Geometry& x = operand(op, 0);
-  size_t normalized = std::get<c10::IValue>(op.args[1]).toListRef().size();
-  DimList rows = x.sizes;
-  for (size_t i = rows.size() - normalized; i < rows.size(); ++i) rows[i] = 1;
-  at::ScalarType statistics = op.results[1].items[0].geometry.dtype;
-  return Geometries{contiguous(x.dtype, x.sizes), contiguous(statistics, rows), contiguous(statistics, rows)};
-}
-
-bool is_channels_last(const Geometry& g) {
-  return c10::is_channels_last_strides_2d(g.sizes, g.strides) || c10::is_channels_last_strides_3d(g.sizes, g.strides);
-}
-
-bool is_contiguous(const Geometry& g) { return !is_channels_last(g) && g.strides == contiguous(g.dtype, g.sizes).strides; }
-
-// Images and weights in the default layout, with a batch dimension.
-MaybeGeometries convolution(const TapeOp& op) {
-  const Geometry &x = operand(op, 0), &weight = operand(op, 1);
-  auto numbers = [&](size_t argument) { return std::get<c10::IValue>(op.args[argument]).toIntVector(); };
-  std::vector<int64_t> stride = numbers(3), padding = numbers(4), dilation = numbers(5);
-  bool is_transposed = std::get<c10::IValue>(op.args[6]).toBool();
-  size_t spatial = x.sizes.size() - 2;
-  if (is_transposed || weight.sizes.size() != x.sizes.size() || stride.size() != spatial || padding.size() != spatial ||
-      dilation.size() != spatial || !is_contiguous(x) || !is_contiguous(weight))
-    return std::nullopt;
-  DimList sizes = {x.sizes[0], weight.sizes[0]};
-  for (size_t d = 0; d < spatial; ++d) {
-    int64_t room = x.sizes[d + 2] + 2 * padding[d] - dilation[d] * (weight.sizes[d + 2] - 1) - 1;
-    if (room < 0) return std::nullopt;
-    sizes.push_back(room / stride[d] + 1);
-  }
-  return Geometries{contiguous(x.dtype, std::move(sizes))};
-}
-
-// The statistics have one element per channel, or none in evaluation.
-MaybeGeometries batch_norm(const TapeOp& op) {
-  const Geometry& x = operand(op, 0);
-  bool is_training = std::get<c10::IValue>(op.args[5]).toBool();
-  if (!is_contiguous(x) || x.sizes.size() < 2) return std::nullopt;
-  DimList channels = {is_training ? x.sizes[1] : 0};
-  at::ScalarType statistics = op.results[1].items[0].geometry.dtype;
-  return Geometries{contiguous(x.dtype, x.sizes), contiguous(statistics, channels), contiguous(statistics, channels)};
-}
-
-// Operands in the default layout, broadcast against each other. TensorIterator keeps the order of dimensions then.
-MaybeGeometries where(const TapeOp& op) {
-  DimList sizes;
-  for (const TapeArgument& argument : op.args) {
-    const auto* ref = std::get_if<TensorRef>(&argument);
-    if (!ref) continue;
-    const Geometry& g = ref->geometry;
-    if (!is_contiguous(g)) return std::nullopt;
-    if (g.sizes.size() > sizes.size()) sizes.insert(sizes.begin(), g.sizes.size() - sizes.size(), 1);
-    size_t first = sizes.size() - g.sizes.size();
-    for (size_t d = 0; d < g.sizes.size(); ++d) {
-      int64_t& size = sizes[first + d];
-      if (size != g.sizes[d] && size != 1 && g.sizes[d] != 1) return std::nullopt;
-      if (size == 1) size = g.sizes[d];
-    }
-  }
-  return Geometries{contiguous(op.results[0].items[0].geometry.dtype, std::move(sizes))};
-}
-
-using Rule = MaybeGeometries (*)(const TapeOp&);
-
-constexpr std::pair<std::string_view, Rule> kOwnRules[] = {
-    {"aten::convolution", &convolution},      {"aten::embedding", &embedding},          {"aten::index_select", &index_select},
-    {"aten::native_batch_norm", &batch_norm}, {"aten::native_layer_norm", &layer_norm}, {"aten::where.self", &where},
-};
-
-Rule own_rule(const std::string& name) {
-  for (const auto& [op, rule] : kOwnRules)
-    if (op == name) return rule;
-  return nullptr;
-}
 
 // An op with a Meta kernel whose results have the same geometry as this op's, or null.
 const char* meta_substitute(const std::string& name) {
@@ -245,18 +135,22 @@ bool kernel_accepts(const TapeOp& op, const std::string& name, const Geometries&
   return true;
 }
 
-std::optional<Geometries> infer(const TapeOp& op) {
+}  // namespace
+
+std::optional<Geometries> infer_results(const TapeOp& op) {
   std::string name = op_name(op.op);
-  if (Rule rule = own_rule(name)) return rule(op);
+  if (ShapeFunction rule = own_shape_rule(name)) return rule(op);
   if (may_convert_strided(op)) return std::nullopt;
   const char* other = meta_substitute(name);
   auto results = MetaRun().run(op, other ? bridge::find_op(other) : op.op);
   return results && kernel_accepts(op, name, *results) ? results : std::nullopt;
 }
 
+namespace {
+
 // Returns whether the rule gives the geometry that the recorded run had.
 bool holds_for(const TapeOp& recorded) {
-  auto inferred = infer(recorded);
+  auto inferred = infer_results(recorded);
   if (!inferred) return false;
   size_t next = 0;
   for (const TapeResult& result : recorded.results)
@@ -270,9 +164,8 @@ bool holds_for(const TapeOp& recorded) {
 
 }  // namespace
 
-std::optional<Geometries> infer_results(const TapeOp& op, const TapeOp& recorded) {
-  if (!recorded.shape_rule.holds([&] { return holds_for(recorded); })) return std::nullopt;
-  return infer(op);
+bool has_shape_rule(const TapeOp& recorded) {
+  return recorded.shape_rule.holds([&] { return holds_for(recorded); });
 }
 
 }  // namespace tenon::capture

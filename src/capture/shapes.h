@@ -9,8 +9,10 @@
 
 namespace tenon::capture {
 
-// Returns one geometry per result item, in order (a default one for undefined tensors). Returns nullopt if there is no rule,
-// or if the rule contradicts `recorded`, a run of the same op.
-std::optional<std::vector<Geometry>> infer_results(const TapeOp& op, const TapeOp& recorded);
+// Whether there is a rule that gives the geometry which `recorded`, a run of the op, had.
+bool has_shape_rule(const TapeOp& recorded);
+
+// Returns one geometry per result item, in order (a default one for undefined tensors), or nullopt if the rule does not cover the operands.
+std::optional<std::vector<Geometry>> infer_results(const TapeOp& op);
 
 }  // namespace tenon::capture

@@ -121,4 +121,30 @@ TEST(Shapes, C5BroadcastAndSizesOfOneAndZero) {
     }
 }
 
+// Ops without a shape rule run where they are called, which splits a call.
+TEST(Shapes, C5ATransformerWithANewSizeRunsAsOneGraph) {
+  torch::nn::Embedding table(50, 16);
+  torch::nn::LayerNorm norm(torch::nn::LayerNormOptions({16}));
+  auto step = [&](Tensor ids) {
+    Tensor x = norm(table(ids)).view({ids.size(0), ids.size(1), 2, 8}).transpose(1, 2);
+    Tensor loss = torch::scaled_dot_product_attention(x, x, x).square().mean();
+    if (at::GradMode::is_enabled()) loss.backward();
+    return loss.detach();
+  };
+  for (bool grad : {false, true}) {
+    at::AutoGradMode mode(grad);
+    auto fast = tenon::compile(step);
+    auto flushes_of = [&](int64_t length) {
+      table->zero_grad(), norm->zero_grad();
+      size_t before = stats().flushes;
+      fast(torch::randint(0, 50, {3, length}));
+      return stats().flushes - before;
+    };
+    for (int64_t length : {5, 5, 7, 9, 11}) flushes_of(length);
+    for (int64_t length : {12, 13, 14})
+      EXPECT_EQ(flushes_of(length), 1u) << length << ", grad mode " << grad << "\n" << tenon::explain(fast);
+    EXPECT_EQ(tenon::explain(fast).recorded, 1u) << tenon::explain(fast);
+  }
+}
+
 }  // namespace tenon::test
