@@ -13,7 +13,7 @@
 namespace tenon::capture {
 
 struct GraphNodes {
-  std::vector<torch::autograd::Node*> all;  // In the order of the signature.
+  std::vector<torch::autograd::Node*> all;  // Ordered as in the signature.
   std::vector<torch::autograd::Node*> leaves;
 };
 

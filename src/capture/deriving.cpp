@@ -112,6 +112,7 @@ const TapeOp* Replayer::derive(const TapeOp& base, const Stack& stack) {
   }
   if (!fits) return nullptr;
   bool has_rule = !op.immediate && has_shape_rule(base);
+  op.shape_rule = base.shape_rule;
   if (has_rule) {
     const TapeOp* equal = equal_ops_.find(tape.ops, op);
     auto inferred = equal ? result_geometries(*equal) : infer_results(op);

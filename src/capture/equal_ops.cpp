@@ -5,7 +5,7 @@
 namespace tenon::capture {
 namespace {
 
-// Operands of an op, with the number of the first operand in the same storage. Ops with more operands have no equal ones.
+// Ops with more operands have no equal ones, since operands are compared in pairs. Not measured.
 constexpr size_t kMaxOperands = 8;
 
 size_t hash_of(const TapeOp& op) {
@@ -32,16 +32,16 @@ bool same_constant_argument(const TapeArgument& a, const TapeArgument& b) {
   return true;
 }
 
-using Operands = c10::SmallVector<const TensorRef*, kMaxOperands>;
+using OperandRefs = c10::SmallVector<const TensorRef*, kMaxOperands>;
 
-Operands operands_of(const TapeOp& op) {
-  Operands out;
+OperandRefs operands_of(const TapeOp& op) {
+  OperandRefs out;
   for_each_operand(op.args, [&](const TensorRef& ref) { out.push_back(&ref); });
   return out;
 }
 
 // Whether the operands agree in their geometry and in which of them share a storage.
-bool same_operands(const Operands& a, const Operands& b) {
+bool same_operands(const OperandRefs& a, const OperandRefs& b) {
   if (a.size() != b.size() || a.size() > kMaxOperands) return false;
   for (size_t i = 0; i < a.size(); ++i) {
     if (a[i]->defined() != b[i]->defined()) return false;
